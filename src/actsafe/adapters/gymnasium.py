@@ -1,0 +1,408 @@
+"""A problem as a Gymnasium environment: one copy, or many stepped by one compiled call."""
+
+import dataclasses
+import difflib
+import functools
+import math
+import numbers
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+from gymnasium.utils import seeding
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
+from jaxtyping import Array, Float, Key, PRNGKeyArray
+
+from actsafe.adapters import register
+from actsafe.problems import PROBLEMS, Action, Cartpole, Pendulum, Problem, State
+
+__all__ = ["ProblemEnv", "ProblemVectorEnv", "draw", "register", "state_bounds"]
+
+Frame = npt.NDArray[np.uint8]
+Point = tuple[float, float]
+
+
+class Episode(NamedTuple):
+    """What changes while an environment runs."""
+
+    state: State
+    key: PRNGKeyArray
+
+
+class Outcome(NamedTuple):
+    """What one decision brings beside the next state."""
+
+    reward: Float[Array, ""]
+    cost: Float[Array, ""]
+    inner_cost: Float[Array, ""]
+
+
+def _begin(problem: Problem, key: PRNGKeyArray) -> Episode:
+    """A new episode, with the random stream that the next one continues."""
+    key, reset_key = jax.random.split(key)
+    return Episode(problem.reset(reset_key), key)
+
+
+def _advance(problem: Problem, task: str, episode: Episode, action: Action) -> tuple[Episode, Outcome]:
+    """The episode one decision later; the reward is r(s, a) at the state left behind, with the action as applied."""
+    key, step_key = jax.random.split(episode.key)
+    action = jnp.clip(action, -1.0, 1.0)
+    reward = problem.tasks[task](episode.state, action)
+    step = problem.step(episode.state, action, step_key)
+    # Fail closed: a state that is no longer a number has left every limit.
+    is_sound = jnp.all(jnp.isfinite(step.state)) & jnp.isfinite(step.cost) & jnp.isfinite(step.inner_cost)
+    cost, inner_cost = (jnp.where(is_sound, cost, jnp.inf) for cost in (step.cost, step.inner_cost))
+    return Episode(step.state, key), Outcome(reward, cost, inner_cost)
+
+
+@jax.jit
+def _begin_all(problem: Problem, keys: Key[Array, " env"]) -> Episode:
+    return jax.vmap(functools.partial(_begin, problem))(keys)
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def _advance_all(
+    problem: Problem, task: str, episodes: Episode, actions: Float[Array, "env action"]
+) -> tuple[Episode, Outcome]:
+    return jax.vmap(functools.partial(_advance, problem, task))(episodes, actions)
+
+
+# The problem is an argument of the compiled functions: environments that differ in a mass share one compilation.
+_begin_one = jax.jit(_begin)
+_advance_one = jax.jit(_advance, static_argnums=1)
+
+
+class ProblemEnv(gymnasium.Env[npt.NDArray[Any], npt.NDArray[np.float32]]):
+    """A constrained problem with one of its tasks, as a Gymnasium environment.
+
+    `reward` is the task's r(s, a) before the action; `info["cost"]` the cost of the state arrived in, which counts
+    against `env.unwrapped.problem.budget`; `info["inner_cost"]` the largest cost at any simulator step of the decision.
+    An episode is truncated after `num_decisions` and never terminates: breaking the limit costs, it does not end.
+    """
+
+    # An annotation that is not ClassVar, as in Gymnasium's base class, which lets an instance have its own.
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012
+    observation_space: gymnasium.spaces.Box
+
+    def __init__(
+        self,
+        problem: Problem | str,
+        task: str | None = None,
+        *,
+        render_mode: str | None = None,
+        dtype: npt.DTypeLike = "float32",
+        params: Mapping[str, Any] | None = None,
+        process_noise_std: float | None = None,
+        action_repeat: int | None = None,
+        budget: float | None = None,
+        num_decisions: int | None = None,
+    ):
+        """An environment of `problem` (or the one of that name); no `task` means the problem's first.
+
+        `dtype` is that of the observations alone. `params` overrides physical constants by name; it and the options
+        after it leave the problem's own value where they are None.
+        """
+        self.problem = _configure(
+            problem,
+            params or {},
+            {
+                "process_noise_std": _checked("process_noise_std", process_noise_std, at_least=0.0),
+                "budget": _checked("budget", budget, at_least=0.0),
+                "action_repeat": _checked("action_repeat", action_repeat, at_least=1.0, is_whole=True),
+                "num_decisions": _checked("num_decisions", num_decisions, at_least=1.0, is_whole=True),
+            },
+        )
+        tasks = self.problem.tasks
+        self.task = next(iter(tasks)) if task is None else _known(f"{self.problem.name} task", task, tasks)
+        if render_mode is not None:
+            _known("render mode", render_mode, self.metadata["render_modes"])
+        self.render_mode = render_mode
+        dtype = np.dtype(dtype)
+        if dtype not in (np.float32, np.float64):
+            raise ValueError(f"dtype: got {dtype}, expected float32 or float64; leave it out for float32.")
+        low, high = (np.asarray(bound, dtype) for bound in state_bounds(self.problem))
+        self.observation_space = gymnasium.spaces.Box(low, high, dtype=dtype.type)
+        self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (self.problem.action_dim,), np.float32)
+        self._episode: Episode | None = None
+        self._num_taken = 0
+
+    @property
+    def state(self) -> npt.NDArray[Any]:
+        """A copy of the current state, in the simulator's precision rather than the observation's."""
+        return np.array(self._running().state)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[npt.NDArray[Any], dict]:
+        """The first observation. With `seed` all that follows is reproducible, later unseeded resets included."""
+        _refuse(options)
+        # Gymnasium's contract: its generator is seeded here, and a tool that looks at `np_random` finds it so.
+        super().reset(seed=seed)
+        if seed is not None or self._episode is None:
+            key = _draw_key(self.np_random)
+        else:
+            key = self._episode.key
+        episode = _begin_one(self.problem, key)
+        self._episode, self._num_taken = episode, 0
+        return _observe(episode.state, self.observation_space), {}
+
+    def step(self, action: Any) -> tuple[npt.NDArray[Any], float, bool, bool, dict[str, Any]]:
+        """What one decision brings. An action outside [-1, 1] is clipped; one that is no action raises ValueError."""
+        episode = self._running()
+        if self._num_taken >= self.problem.num_decisions:
+            raise gymnasium.error.ResetNeeded(
+                f"step() after the episode's {self.problem.num_decisions} decisions; call reset() for the next episode."
+            )
+        checked = _check_action(action, self.action_space)
+        episode, outcome = _advance_one(self.problem, self.task, episode, checked)
+        self._episode, self._num_taken = episode, self._num_taken + 1
+        is_truncated = self._num_taken >= self.problem.num_decisions
+        info = {"cost": float(outcome.cost), "inner_cost": float(outcome.inner_cost)}
+        return _observe(episode.state, self.observation_space), float(outcome.reward), False, is_truncated, info
+
+    def render(self) -> Frame | None:
+        """A picture of the current state, 200 x 200 x 3, where `render_mode` is "rgb_array"."""
+        return None if self.render_mode is None else _picture(self.problem, self._running().state)
+
+    def _running(self) -> Episode:
+        if self._episode is None:
+            raise gymnasium.error.ResetNeeded("the environment has no state yet; call reset() first.")
+        return self._episode
+
+
+class ProblemVectorEnv(gymnasium.vector.VectorEnv[npt.NDArray[Any], npt.NDArray[np.float32], npt.NDArray[Any]]):
+    """`num_envs` independent copies of a `ProblemEnv`, stepped by one compiled call.
+
+    Copy i with seed s behaves as the `ProblemEnv` with seed s + i. Autoreset is Gymnasium's NEXT_STEP: the step after
+    a truncation ignores its actions, returns first observations and reward 0, and its costs are masked out. As all
+    copies have the same number of decisions and none terminates, they are always reset together.
+    """
+
+    metadata: dict[str, Any] = {**ProblemEnv.metadata, "autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
+
+    def __init__(self, problem: Problem | str, num_envs: int = 1, **options: Any):
+        """Copies of `ProblemEnv(problem, **options)`."""
+        single = ProblemEnv(problem, **options)
+        self.num_envs = int(_checked("num_envs", num_envs, at_least=1.0, is_whole=True))
+        self.problem, self.task, self.render_mode = single.problem, single.task, single.render_mode
+        self.single_observation_space = self._space = single.observation_space
+        self.single_action_space = single.action_space
+        self.observation_space = batch_space(single.observation_space, self.num_envs)
+        self.action_space = batch_space(single.action_space, self.num_envs)
+        self._episodes: Episode | None = None
+        self._num_taken = 0
+
+    @property
+    def states(self) -> npt.NDArray[Any]:
+        """A copy of the current states (env, state), in the simulator's precision."""
+        return np.array(self._running().state)
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[npt.NDArray[Any], dict[str, Any]]:
+        """First observations. A whole `seed` gives copy i seed + i; in a list, None lets a copy's stream go on."""
+        _refuse(options)
+        if seed is None or isinstance(seed, int):
+            seeds = [None if seed is None else seed + i for i in range(self.num_envs)]
+        else:
+            seeds = list(seed)
+        if len(seeds) != self.num_envs:
+            raise ValueError(f"seed: got {len(seeds)} seeds, expected {self.num_envs}, one for each copy, or one int.")
+        super().reset(seed=seeds[0])
+        running = [None] * self.num_envs if self._episodes is None else list(self._episodes.key)
+        keys = [
+            _draw_key(seeding.np_random(own_seed)[0]) if own_seed is not None or key is None else key
+            for own_seed, key in zip(seeds, running, strict=True)
+        ]
+        episodes = _begin_all(self.problem, jnp.stack(keys))
+        self._episodes, self._num_taken = episodes, 0
+        return _observe(episodes.state, self._space), {}
+
+    def step(
+        self, actions: Any
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], dict[str, Any]]:
+        """What one decision of every copy brings; one bad action refuses the batch and leaves all states untouched."""
+        episodes = self._running()
+        checked = _check_action(actions, self.action_space)
+        is_reset = self._num_taken >= self.problem.num_decisions
+        if is_reset:
+            episodes = _begin_all(self.problem, episodes.key)
+            rewards, costs, inner_costs = (np.zeros(self.num_envs) for _ in Outcome._fields)
+        else:
+            episodes, outcome = _advance_all(self.problem, self.task, episodes, checked)
+            rewards, costs, inner_costs = (np.array(value, np.float64) for value in outcome)
+        self._episodes, self._num_taken = episodes, 0 if is_reset else self._num_taken + 1
+        truncations = np.full(self.num_envs, self._num_taken >= self.problem.num_decisions)
+        info = {"cost": costs, "inner_cost": inner_costs}
+        masks = {f"_{name}": np.full(self.num_envs, not is_reset) for name in info}
+        observations = _observe(episodes.state, self._space)
+        return observations, rewards, np.zeros(self.num_envs, bool), truncations, info | masks
+
+    def render(self) -> tuple[Frame, ...] | None:
+        """One picture per copy, where `render_mode` is "rgb_array"."""
+        states = self._running().state
+        return None if self.render_mode is None else tuple(_picture(self.problem, state) for state in states)
+
+    def _running(self) -> Episode:
+        if self._episodes is None:
+            raise gymnasium.error.ResetNeeded("the environments have no state yet; call reset() first.")
+        return self._episodes
+
+
+@functools.singledispatch
+def state_bounds(problem: Problem) -> tuple[list[float], list[float]]:
+    """The least and the largest value of every state coordinate; infinite where nothing holds it.
+
+    Register an implementation for a problem class that knows more.
+    """
+    high = [1.0 if name in ("cos", "sin") else math.inf for name in problem.state_names]
+    return [-bound for bound in high], high
+
+
+@state_bounds.register
+def _(problem: Pendulum) -> tuple[list[float], list[float]]:
+    # Noise comes after the simulator's clip, so that a noisy speed has no bound.
+    speed = math.inf if problem.process_noise_std > 0.0 else float(problem.params.max_speed)
+    return [-1.0, -1.0, -speed], [1.0, 1.0, speed]
+
+
+def _observe(states: Array, space: gymnasium.spaces.Box) -> npt.NDArray[Any]:
+    """One state or a batch as a fresh array of the space's dtype, as Gymnasium's callers may keep and change it."""
+    # Rounding can leave the unit circle by the last bit, which the space would refuse.
+    return np.clip(np.array(states, space.dtype), space.low, space.high)
+
+
+def _draw_key(generator: np.random.Generator) -> PRNGKeyArray:
+    """A JAX key from 64 bits of `generator`: seeds of any size, and the same key with and without float64."""
+    return jax.random.wrap_key_data(
+        jnp.asarray(generator.integers(2**32, size=2, dtype=np.uint32)), impl="threefry2x32"
+    )
+
+
+def _check_action(action: Any, space: gymnasium.Space) -> npt.NDArray[np.float64]:
+    """`action` as numbers, or ValueError before anything has changed."""
+    advice = f"expected finite numbers in [-1, 1] of shape {space.shape}; env.action_space.sample() is an example."
+    try:
+        checked = np.asarray(action)
+        if checked.dtype.kind not in "fiub":
+            raise TypeError
+        checked = checked.astype(np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"action: got {action!r}, which is not an array of real numbers; {advice}") from None
+    if checked.shape != space.shape:
+        raise ValueError(f"action: got shape {checked.shape}; {advice}")
+    if not np.all(np.isfinite(checked)):
+        raise ValueError(f"action: got {checked[~np.isfinite(checked)].tolist()} in {checked.tolist()}; {advice}")
+    # Clipped here as well as in the problem: a finite number may overflow when JAX runs in float32.
+    return np.clip(checked, -1.0, 1.0)
+
+
+def _refuse(options: dict[str, Any] | None) -> None:
+    """Nothing, or ValueError: an option that is silently ignored would look as if it had been heard."""
+    if options:
+        raise ValueError(f"reset options: got {sorted(options)}, expected none; pass options to the constructor.")
+
+
+def _configure(problem: Problem | str, params: Mapping[str, Any], options: Mapping[str, Any]) -> Problem:
+    """The problem (or the one of that name) with its physical constants and options overridden."""
+    if isinstance(problem, str):
+        problem = PROBLEMS[_known("problem", problem, PROBLEMS)]()
+    changes: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    if params:
+        constants = getattr(problem, "params", None)
+        if constants is None:
+            raise ValueError(
+                f"params: got {sorted(params)}, but {problem.name} has no physical constants; leave it out."
+            )
+        known = [field.name for field in dataclasses.fields(constants)]
+        checked = {_known(f"{problem.name} parameter", name, known): _checked(name, params[name]) for name in params}
+        changes["params"] = dataclasses.replace(constants, **checked)
+    return dataclasses.replace(problem, **changes)
+
+
+def _known(kind: str, name: str, known: Iterable[str]) -> str:
+    """`name`, or ValueError that names the nearest known one."""
+    names = list(known)
+    if name in names:
+        return name
+    nearest = difflib.get_close_matches(str(name), names, n=1, cutoff=0.0)
+    advice = f"did you mean {nearest[0]!r}?" if nearest else "leave it out."
+    raise ValueError(f"{kind}: got {name!r}, expected one of {names}; {advice}")
+
+
+def _checked(name: str, value: Any, *, at_least: float = -math.inf, is_whole: bool = False) -> Any:
+    """`value` as a Python number (None stays None), or ValueError where it is outside its range."""
+    if value is None:
+        return None
+    kind = numbers.Integral if is_whole else numbers.Real
+    is_number = issubclass(type(value), kind) and type(value) is not bool
+    if not (is_number and at_least <= float(value) < math.inf):
+        expected = "a whole number" if is_whole else "a finite number"
+        expected += "" if at_least == -math.inf else f" of at least {at_least:g}"
+        raise ValueError(f"{name}: got {value!r}, expected {expected}; change it or leave it out for the default.")
+    return int(value) if is_whole else float(value)
+
+
+_SIZE = 200
+_PAPER, _INK, _GREY, _SAFE, _UNSAFE = (250, 250, 248), (45, 45, 50), (200, 200, 200), (40, 110, 180), (200, 40, 40)
+
+
+def _picture(problem: Problem, state: State) -> Frame:
+    """A picture of `state`; all red where it is no longer a number."""
+    if not np.all(np.isfinite(state)):
+        return np.full((_SIZE, _SIZE, 3), _UNSAFE, np.uint8)
+    return draw(problem, state)
+
+
+@functools.singledispatch
+def draw(problem: Problem, state: State) -> Frame:
+    """A picture of `state`, 200 x 200 x 3. Register an implementation for a problem class to have one."""
+    raise NotImplementedError(f"{problem.name} has no picture; register one with actsafe.adapters.gymnasium.draw.")
+
+
+@draw.register
+def _(problem: Pendulum, state: State) -> Frame:
+    """The rod, and below it a gauge of the speed with the limit marked; what is beyond the limit is red."""
+    cos, sin, speed = (float(value) for value in state)
+    limit, end = float(problem.params.speed_limit), 1.25 * float(problem.params.speed_limit)
+    colour = _UNSAFE if float(problem.cost(state)) > 0.0 else _SAFE
+    frame = np.full((_SIZE, _SIZE, 3), _PAPER, np.float64)
+    _line(frame, (0.0, 0.15), (-0.7 * sin, 0.15 + 0.7 * cos), 9.0, colour)
+    _line(frame, (0.0, 0.15), (0.0, 0.15), 7.0, _INK)
+    _line(frame, (-0.8, -0.85), (0.8, -0.85), 4.0, _GREY)
+    _line(frame, (0.0, -0.85), (0.8 * float(np.clip(speed / end, -1.0, 1.0)), -0.85), 6.0, colour)
+    for mark in (-limit, limit):
+        _line(frame, (0.8 * mark / end, -0.92), (0.8 * mark / end, -0.78), 2.0, _UNSAFE)
+    return frame.round().astype(np.uint8)
+
+
+@draw.register
+def _(problem: Cartpole, state: State) -> Frame:
+    """The cart on its rail between the two limits, with its pole; a cart beyond a limit is red, one beyond the frame at its edge."""
+    position, cos, sin = (float(value) for value in state[:3])
+    limit, length = float(problem.params.position_limit), float(problem.params.pole_length)
+    # From the largest thing to be seen, so that another limit or pole still fits.
+    scale = 0.6 / max(limit, length)
+    colour = _UNSAFE if float(problem.cost(state)) > 0.0 else _SAFE
+    frame = np.full((_SIZE, _SIZE, 3), _PAPER, np.float64)
+    _line(frame, (-1.0, 0.0), (1.0, 0.0), 2.0, _GREY)
+    for mark in (-limit, limit):
+        _line(frame, (scale * mark, -0.9), (scale * mark, 0.9), 2.0, _UNSAFE)
+    cart = min(max(scale * position, -0.92), 0.92)
+    _line(frame, (cart - 0.07, 0.0), (cart + 0.07, 0.0), 14.0, colour)
+    _line(frame, (cart, 0.0), (cart + scale * length * sin, -scale * length * cos), 5.0, _INK)
+    return frame.round().astype(np.uint8)
+
+
+def _line(frame: npt.NDArray[np.float64], start: Point, end: Point, width: float, colour: tuple[int, int, int]) -> None:
+    """Nothing; a smooth line with round ends is painted on `frame`, whose corners are at -1 and 1, y upwards."""
+    pixels = (np.arange(_SIZE) + 0.5) * 2.0 / _SIZE - 1.0
+    x, y = pixels[None, :] - start[0], -pixels[:, None] - start[1]
+    along_x, along_y = end[0] - start[0], end[1] - start[1]
+    fraction = np.clip((x * along_x + y * along_y) / max(along_x**2 + along_y**2, 1e-12), 0.0, 1.0)
+    distance = np.hypot(x - fraction * along_x, y - fraction * along_y) * _SIZE / 2.0
+    cover = np.clip(width / 2.0 + 0.5 - distance, 0.0, 1.0)[..., None]
+    frame += cover * (np.asarray(colour) - frame)

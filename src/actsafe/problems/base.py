@@ -1,0 +1,124 @@
+"""What a constrained Markov decision process is here.
+
+A problem knows its dynamics, its tasks (rewards), its cost and its budget. It imports no learning code, holds no mutable
+state, and every method is a pure function that can be jitted, vmapped and differentiated.
+"""
+
+import abc
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+State = Float[Array, " state"]
+Action = Float[Array, " action"]
+Scalar = Float[Array, ""]
+
+Reward = Callable[[State, Action], Scalar]
+"""A known reward r(s, a), read at the decision state before the action is applied."""
+
+
+class Step(NamedTuple):
+    """What one decision brings."""
+
+    state: State
+    cost: Scalar
+    """Cost of the state arrived in: what counts against the budget."""
+    inner_cost: Scalar
+    """Largest cost at any simulator step of this decision, between decisions included: a diagnostic."""
+
+
+class Problem(eqx.Module):
+    """A constrained MDP: maximise the sum of a task's reward, keep the sum of costs within `budget`.
+
+    Actions are scaled to [-1, 1]. A state is the vector that a learner sees.
+    """
+
+    name: eqx.AbstractClassVar[str]
+    state_names: eqx.AbstractClassVar[tuple[str, ...]]
+    action_names: eqx.AbstractClassVar[tuple[str, ...]]
+
+    num_decisions: eqx.AbstractVar[int]
+    """Decisions in an episode."""
+    action_repeat: eqx.AbstractVar[int]
+    """Simulator steps for which one action is held."""
+    budget: eqx.AbstractVar[float]
+    """Largest sum of costs allowed in an episode."""
+    process_noise_std: eqx.AbstractVar[float]
+    """Std of the Gaussian noise added to every state coordinate once per decision; 0 for none."""
+
+    state_scale: eqx.AbstractClassVar[tuple[float, ...]]
+    """Prior knowledge: the typical size of each state coordinate. Inputs are not magnified beyond it."""
+    change_scale: eqx.AbstractClassVar[tuple[float, ...]]
+    """Prior knowledge: how much each state coordinate may plausibly change in one decision. A model without data assumes
+    this much uncertainty, and never less than it before data says so."""
+
+    @property
+    def state_dim(self) -> int:
+        return len(self.state_names)
+
+    @property
+    def action_dim(self) -> int:
+        return len(self.action_names)
+
+    @abc.abstractmethod
+    def reset(self, key: PRNGKeyArray) -> State:
+        """The first state of an episode."""
+
+    @abc.abstractmethod
+    def simulate(self, state: State, action: Action) -> State:
+        """The state one simulator step later, without noise."""
+
+    @abc.abstractmethod
+    def cost(self, state: State, margin: float = 0.0) -> Scalar:
+        """The cost of being in `state`, at least 0; a `margin` tightens the limit by that much."""
+
+    @abc.abstractmethod
+    def project(self, state: State) -> State:
+        """The nearest state that can exist (an angle's cosine and sine lie on the unit circle)."""
+
+    @property
+    @abc.abstractmethod
+    def tasks(self) -> Mapping[str, Reward]:
+        """The known rewards by name."""
+
+    @abc.abstractmethod
+    def is_goal(self, state: State) -> Array:
+        """Whether the goal (for a swing-up: upright and slow) holds in `state`."""
+
+    def step(self, state: State, action: Action, key: PRNGKeyArray) -> Step:
+        """Hold `action` (clipped to [-1, 1]) for one decision."""
+        action = jnp.clip(action, -1.0, 1.0)
+
+        def hold(state: State, _: None) -> tuple[State, Scalar]:
+            state = self.simulate(state, action)
+            return state, self.cost(state)
+
+        state, inner_costs = jax.lax.scan(hold, state, length=self.action_repeat)
+        noise = self.process_noise_std * jax.random.normal(key, state.shape, state.dtype)
+        state = self.project(state + noise)
+        cost = self.cost(state)
+        return Step(state, cost, jnp.maximum(jnp.max(inner_costs), cost))
+
+
+def angle(cosine: Scalar, sine: Scalar) -> Scalar:
+    """The angle in (-pi, pi] with this cosine and sine."""
+    return jnp.arctan2(sine, cosine)
+
+
+def wrap(angle: Scalar) -> Scalar:
+    """`angle` shifted by full turns into [-pi, pi)."""
+    return (angle + jnp.pi) % (2.0 * jnp.pi) - jnp.pi
+
+
+def on_unit_circle(cosine: Scalar, sine: Scalar) -> tuple[Scalar, Scalar]:
+    """(cosine, sine) scaled to length one; (1, 0) where both vanish."""
+    length = jnp.hypot(cosine, sine)
+    is_point = length > 1e-12
+    safe = jnp.where(is_point, length, 1.0)
+    return jnp.where(is_point, cosine / safe, 1.0), jnp.where(is_point, sine / safe, 0.0)
+
+
