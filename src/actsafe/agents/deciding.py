@@ -55,15 +55,20 @@ class Decision(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class PreflightSettings:
-    """The check before a plan is executed."""
+class PlanningSettings:
+    """How a decision is reached."""
 
-    num_particles: int = 32
-    """Fresh particles, not those that the search has seen: what was optimised against them is not judged by them."""
+    search: ICEMSettings = dataclasses.field(default_factory=ICEMSettings)
+    preflight_particles: int = 32
+    """Fresh particles of the check before a plan is executed: what was optimised against some is judged by others."""
+    feedback_effort: float | None = 0.1
+    """Price of an action in the feedback that imagined particles have (see objectives/feedback.py); None for open loop."""
 
     def __post_init__(self) -> None:
-        if self.num_particles < 1:
-            raise ValueError(f"preflight.num_particles must be at least 1, got {self.num_particles}")
+        if self.preflight_particles < 1:
+            raise ValueError(f"planning.preflight_particles must be at least 1, got {self.preflight_particles}")
+        if self.feedback_effort is not None and not self.feedback_effort > 0:
+            raise ValueError(f"planning.feedback_effort must be positive or None, got {self.feedback_effort}")
 
 
 class Planner(eqx.Module):
@@ -73,27 +78,24 @@ class Planner(eqx.Module):
     model: Model
     objective: Objective
     multiplier: Float[Array, " state"]
-    search_settings: ICEMSettings = eqx.field(static=True)
-    preflight: PreflightSettings = eqx.field(static=True)
-    effort: float | None = eqx.field(static=True, default=0.1)
-    """Price of the particles' feedback; None for open-loop plans."""
+    settings: PlanningSettings = eqx.field(static=True)
 
     def begin(self, key: PRNGKeyArray) -> EpisodeState:
         """The start of an episode."""
         reset_key, key = jax.random.split(key)
-        memory = Memory.empty(self.search_settings, self.problem.action_dim)
+        memory = Memory.empty(self.settings.search, self.problem.action_dim)
         return EpisodeState(self.problem.reset(reset_key), memory, jnp.zeros(()), key)
 
     def plan(self, state: State, memory: Memory, spent: Float[Array, ""], key: PRNGKeyArray) -> tuple[Checked, Found]:
         """The plan to execute from `state`, checked, and what the search found."""
         noise_key, search_key, check_key = jax.random.split(key, 3)
         budget = self.problem.budget - spent
-        horizon, dim = self.search_settings.horizon, self.problem.state_dim
+        horizon, dim = self.settings.search.horizon, self.problem.state_dim
 
         previous = shift(memory.best)
         gains = no_gains(self.problem, horizon)
-        if self.effort is not None:
-            gains = tracking_gains(self.problem, self.model, state, previous, effort=self.effort)
+        if self.settings.feedback_effort is not None:
+            gains = tracking_gains(self.problem, self.model, state, previous, effort=self.settings.feedback_effort)
 
         def evaluate(plans: Array, noise: ParticleNoise):
             return self.objective.evaluate(
@@ -101,11 +103,11 @@ class Planner(eqx.Module):
             )
 
         noise = ParticleNoise.draw(noise_key, self.objective.num_particles, horizon, dim)
-        found = search(lambda plans: evaluate(plans, noise), memory, search_key, self.search_settings)
+        found = search(lambda plans: evaluate(plans, noise), memory, search_key, self.settings.search)
 
         fallbacks = jnp.stack([found.safest, previous, jnp.zeros_like(previous)])
         plans = jnp.concatenate([found.best[None], found.memory.elites, fallbacks])
-        num_particles = 1 if self.objective.num_particles == 1 else self.preflight.num_particles
+        num_particles = 1 if self.objective.num_particles == 1 else self.settings.preflight_particles
         fresh = ParticleNoise.draw(check_key, num_particles, horizon, dim)
         costs = evaluate(plans, fresh).cost
         return self._check(plans, costs, budget), found

@@ -105,7 +105,7 @@ class Problem(eqx.Module):
 
 
 def angle(cosine: Scalar, sine: Scalar) -> Scalar:
-    """The angle in (-pi, pi] with this cosine and sine."""
+    """The angle in [-pi, pi] with this cosine and sine."""
     return jnp.arctan2(sine, cosine)
 
 
@@ -115,10 +115,10 @@ def wrap(angle: Scalar) -> Scalar:
 
 
 def on_unit_circle(cosine: Scalar, sine: Scalar) -> tuple[Scalar, Scalar]:
-    """(cosine, sine) scaled to length one; (1, 0) where both vanish."""
+    """(cosine, sine) scaled to length one; (1, 0) where both vanish. What is not a number stays so."""
     length = jnp.hypot(cosine, sine)
-    is_point = length > 1e-12
-    safe = jnp.where(is_point, length, 1.0)
-    return jnp.where(is_point, cosine / safe, 1.0), jnp.where(is_point, sine / safe, 0.0)
+    is_zero = length <= 1e-12
+    safe = jnp.where(is_zero, 1.0, length)
+    return jnp.where(is_zero, 1.0, cosine / safe), jnp.where(is_zero, 0.0, sine / safe)
 
 
