@@ -1,10 +1,27 @@
-"""Settings that every test shares."""
+"""Settings that every test shares.
+
+Array shapes are checked here and only here: the import hook wraps every function of `actsafe` that has jaxtyping
+annotations in beartype. It must be installed before `actsafe` is first imported.
+"""
+
+import os
+
+# Before JAX is imported, and in the environment so that processes which a test starts have it too.
+os.environ["JAX_PLATFORMS"] = "cpu"
 
 import jax
+import jaxtyping
 import pytest
+from hypothesis import settings
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+jaxtyping.install_import_hook("actsafe", "beartype.beartype")
+
+# No deadline: the first example pays for compilation. Derandomised: a failure seen once can be seen again.
+settings.register_profile("actsafe", deadline=None, derandomize=True)
+settings.load_profile("actsafe")
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Gaussian-process dynamics: one independent process per state coordinate, on standardised changes."""
 
 import dataclasses
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -15,6 +16,9 @@ from actsafe.models.gp.kernels import Kernel, Matern52, SquaredExponential
 from actsafe.models.gp.posterior import Posterior, condition
 from actsafe.problems.base import Action, Problem, State
 
+ACTION_SCALE = 0.5
+"""Typical size of an action: half of the range [-1, 1]."""
+
 KERNELS: dict[str, type[Kernel]] = {"squared_exponential": SquaredExponential, "matern52": Matern52}
 
 
@@ -28,7 +32,7 @@ class GPSettings:
     """Std of the process noise the model assumes, in the problem's units."""
     subset_size: int | None = 128
     """Rows of data that the variance conditions on; None for all of them (exact, and slower)."""
-    is_mean_exact: bool = True
+    is_mean_exact: bool = False
     """Whether the mean uses all data even where the variance uses a subset."""
     fit: FitSettings = dataclasses.field(default_factory=FitSettings)
 
@@ -72,32 +76,60 @@ def prior_kernels(problem: Problem, settings: GPSettings) -> Kernel:
     return KERNELS[settings.kernel](lengthscales, jnp.zeros((outputs,)))
 
 
-def learn(problem: Problem, data: Transitions, kernels: Kernel, settings: GPSettings, *, refit: bool = True) -> GPDynamics:
-    """The dynamics that `data` speaks for, hyper-parameters fitted from `kernels` on; the factors are computed once, here."""
+class _Standardised(NamedTuple):
+    """Data in the units that the processes see."""
+
+    inputs: Float[Array, "data input"]
+    targets: Float[Array, "state data"]
+    noise_stds: Float[Array, " state"]
+    input_normaliser: Normaliser
+    change_normaliser: Normaliser
+
+
+def _standardise(problem: Problem, data: Transitions, settings: GPSettings) -> _Standardised:
     require_float64()
     values = jnp.concatenate([data.states, data.actions], axis=-1)
-    input_floor = jnp.asarray([*problem.state_scale, *([0.5] * problem.action_dim)])
+    input_floor = jnp.asarray([*problem.state_scale, *([ACTION_SCALE] * problem.action_dim)])
     input_normaliser = Normaliser.fit(values, data.is_data, input_floor)
     change_normaliser = Normaliser.fit(data.changes, data.is_data, jnp.asarray(problem.change_scale))
-    inputs = jax.vmap(input_normaliser)(values)
-    targets = jax.vmap(change_normaliser)(data.changes).T
-    noise_stds = settings.noise_std / change_normaliser.scale
+    return _Standardised(
+        jax.vmap(input_normaliser)(values),
+        jax.vmap(change_normaliser)(data.changes).T,
+        settings.noise_std / change_normaliser.scale,
+        input_normaliser,
+        change_normaliser,
+    )
 
-    def one_output(kernel: Kernel, target: Float[Array, " data"], noise_std: Float[Array, ""]) -> Posterior:
-        if refit and settings.fit.num_steps > 0:
-            kernel = fit_kernel(kernel, inputs, target, data.is_data, noise_std=noise_std, settings=settings.fit)
+
+def fit_kernels(problem: Problem, data: Transitions, kernels: Kernel, settings: GPSettings) -> Kernel:
+    """The kernels that explain `data`, found from `kernels` on."""
+    if settings.fit.num_steps == 0:
+        return kernels
+    d = _standardise(problem, data, settings)
+
+    def one_output(kernel: Kernel, targets: Float[Array, " data"], noise_std: Float[Array, ""]) -> Kernel:
+        return fit_kernel(kernel, d.inputs, targets, data.is_data, noise_std=noise_std, settings=settings.fit)
+
+    return jax.vmap(one_output)(kernels, d.targets, d.noise_stds)
+
+
+def learn(problem: Problem, data: Transitions, kernels: Kernel, settings: GPSettings) -> GPDynamics:
+    """The dynamics that `data` speaks for under `kernels`; the factors are computed once, here."""
+    d = _standardise(problem, data, settings)
+
+    def one_output(kernel: Kernel, targets: Float[Array, " data"], noise_std: Float[Array, ""]) -> Posterior:
         return condition(
             kernel,
-            inputs,
-            target,
+            d.inputs,
+            targets,
             data.is_data,
             noise_std=noise_std,
             subset_size=settings.subset_size,
             is_mean_exact=settings.is_mean_exact,
         )
 
-    posteriors = jax.vmap(one_output)(kernels, targets, noise_stds)
-    return GPDynamics(problem, posteriors, input_normaliser, change_normaliser, settings.noise_std)
+    posteriors = jax.vmap(one_output)(kernels, d.targets, d.noise_stds)
+    return GPDynamics(problem, posteriors, d.input_normaliser, d.change_normaliser, settings.noise_std)
 
 
 def require_float64() -> None:

@@ -21,9 +21,9 @@ class FitSettings:
     learning_rate: float = 3e-2
     max_points: int = 192
     """At most this many rows enter the likelihood: those that spread furthest. Its cost grows with their cube."""
-    prior_lengthscale: float = 1.5
+    prior_lengthscale: float = 3.0
     """Median of the log-normal prior on every lengthscale, in units of the standardised inputs."""
-    prior_log_std: float = 1.0
+    prior_log_std: float = 0.5
     """Std of that prior's logarithm; what keeps the fit honest while there are few data."""
     fit_signal: bool = False
     """Whether the signal variance is fitted too, or stays at one (the prior std of a change is then its scale)."""

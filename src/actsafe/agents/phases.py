@@ -1,0 +1,54 @@
+"""What an agent is after, and when: seed, expansion, exploitation. The one place where phase lengths live."""
+
+import dataclasses
+import enum
+
+
+class Phase(enum.Enum):
+    """A stage of learning."""
+
+    SEED = "seed"
+    """The safe seed policy S_0 acts: zero input."""
+    EXPANSION = "expansion"
+    """The intrinsic reward: go, safely, where the model is in doubt (Algorithm 2, first loop)."""
+    EXPLOITATION = "exploitation"
+    """The task's reward (Algorithm 2, second loop)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """Lengths of the phases."""
+
+    num_seed_decisions: int = 1
+    """Decisions under the safe seed policy before the first planned episode: the data the first model has."""
+    num_expansion: int = 10
+    """Episodes of expansion."""
+    num_exploitation: int = 0
+    """Episodes of exploitation that follow."""
+
+    def __post_init__(self) -> None:
+        if self.num_seed_decisions < 1:
+            raise ValueError(
+                f"schedule.num_seed_decisions must be at least 1, got {self.num_seed_decisions}: "
+                "a model needs at least one transition to start from"
+            )
+        if self.num_expansion < 0 or self.num_exploitation < 0:
+            raise ValueError(
+                "schedule.num_expansion and schedule.num_exploitation must be at least 0, "
+                f"got {self.num_expansion} and {self.num_exploitation}"
+            )
+        if self.num_episodes < 1:
+            raise ValueError("schedule: expansion and exploitation together must have at least 1 episode, got 0")
+
+    @property
+    def num_episodes(self) -> int:
+        """Planned episodes in all."""
+        return self.num_expansion + self.num_exploitation
+
+    def phase(self, episode: int) -> Phase:
+        """The phase of an episode; episode 0 is the seed, planned episodes count from 1."""
+        if not 0 <= episode <= self.num_episodes:
+            raise ValueError(f"episode must lie in 0..{self.num_episodes}, got {episode}")
+        if episode == 0:
+            return Phase.SEED
+        return Phase.EXPANSION if episode <= self.num_expansion else Phase.EXPLOITATION

@@ -1,0 +1,101 @@
+"""Settings by name: the demo, the paper's experiments, and what the authors ran."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+from actsafe.agents.actsafe import ObjectiveSettings
+from actsafe.agents.deciding import PlanningSettings
+from actsafe.agents.phases import Schedule
+from actsafe.experiments.config import Config
+from actsafe.models.gp.dynamics import GPSettings
+from actsafe.models.gp.fit import FitSettings
+from actsafe.objectives.pessimism import Constraint
+from actsafe.planning.icem import ICEMSettings
+from actsafe.safety.confidence import Calibrated, Fixed
+
+
+def demo() -> Config:
+    """Pendulum, one seed, sized for two CPU cores and a little over a minute."""
+    return Config(
+        evaluate_every=5,
+        gp=GPSettings(subset_size=128, is_mean_exact=False),
+        planning=PlanningSettings(
+            search=ICEMSettings(num_candidates=64, num_elites=8, num_iterations=3, horizon=20, colour_exponent=2.0)
+        ),
+        confidence=Calibrated(start=2.0),
+    )
+
+
+def gp_pendulum() -> Config:
+    """The paper's Pendulum experiment with our planner: ten seeds, ten episodes, evaluation after each."""
+    return Config(
+        seeds=tuple(range(10)),
+        capacity_step=512,
+        gp=GPSettings(subset_size=None),
+        planning=PlanningSettings(
+            search=ICEMSettings(num_candidates=256, num_elites=24, num_iterations=4, horizon=22, colour_exponent=2.0),
+            preflight_particles=64,
+        ),
+        objective=ObjectiveSettings(num_particles=16),
+        confidence=Calibrated(start=2.0),
+    )
+
+
+def gp_cartpole() -> Config:
+    """The paper's Cartpole experiment with our planner."""
+    config = gp_pendulum()
+    search = dataclasses.replace(config.planning.search, horizon=30)
+    return dataclasses.replace(
+        config,
+        problem="cartpole",
+        planning=dataclasses.replace(config.planning, search=search),
+        objective=dataclasses.replace(config.objective, constraint=Constraint(penalty=1e8, margin=0.0)),
+    )
+
+
+def authors_pendulum() -> Config:
+    """The authors' planner and model settings (see docs/deviations.md for what is ours all the same)."""
+    return Config(
+        seeds=tuple(range(5)),
+        capacity_step=512,
+        gp=GPSettings(subset_size=None, fit=FitSettings(num_steps=1000, learning_rate=1e-2)),
+        planning=PlanningSettings(
+            search=ICEMSettings(
+                horizon=20,
+                num_candidates=1000,
+                num_elites=100,
+                num_iterations=5,
+                population_decay=1.0,
+                colour_exponent=0.2,
+                smoothing=0.2,
+            ),
+            preflight_particles=30,
+            feedback_effort=None,
+        ),
+        objective=ObjectiveSettings(num_particles=30),
+        confidence=Fixed(3.0),
+    )
+
+
+def tiny() -> Config:
+    """Seconds on a CPU: for tests and for trying out the commands. Too small to learn much."""
+    return Config(
+        seeds=(0,),
+        capacity_step=32,
+        decisions_per_call=25,
+        schedule=Schedule(num_expansion=2),
+        gp=GPSettings(subset_size=32, is_mean_exact=False, fit=FitSettings(num_steps=20, max_points=32)),
+        planning=PlanningSettings(
+            search=ICEMSettings(horizon=6, num_candidates=12, num_elites=4, num_iterations=2), preflight_particles=6
+        ),
+        objective=ObjectiveSettings(num_particles=3),
+    )
+
+
+PRESETS: Mapping[str, Callable[[], Config]] = {
+    "demo": demo,
+    "gp-pendulum": gp_pendulum,
+    "gp-cartpole": gp_cartpole,
+    "authors-pendulum": authors_pendulum,
+    "tiny": tiny,
+}

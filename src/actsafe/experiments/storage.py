@@ -1,0 +1,116 @@
+"""Files that are whole or absent: what is written under a final name was written in full and forced to the disk first."""
+
+import errno
+import hashlib
+import io
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+class StorageError(RuntimeError):
+    """A file that cannot be written or read, with what to do about it."""
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `path` in one step: readers see the old content or the new, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        Path(temporary).unlink(missing_ok=True)
+        raise _explain(error, path) from error
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write `value` as readable JSON; numbers that JSON does not have become null."""
+    write_text(path, json.dumps(finite(value), indent=1) + "\n")
+
+
+def write_json_lines(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write one JSON object per line."""
+    write_text(path, "".join(json.dumps(finite(row)) + "\n" for row in rows))
+
+
+def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
+    """Make folder `path` with these files in one step; if anything fails nothing is left of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    try:
+        for name, content in files.items():
+            with open(temporary / name, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise _explain(error, path) from error
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def read_json(path: Path) -> Any:
+    """The JSON in `path`."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise StorageError(f"{path} does not exist") from error
+    except (ValueError, OSError) as error:
+        raise StorageError(f"{path} is damaged ({error}); restore it from a copy, or start a new run") from error
+
+
+def arrays_to_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """The arrays as an npz file (no pickle)."""
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)  # pyright: ignore[reportArgumentType]
+    return buffer.getvalue()
+
+
+def bytes_to_arrays(content: bytes) -> dict[str, np.ndarray]:
+    """The arrays of an npz file."""
+    with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+        return {name: archive[name] for name in archive.files}
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def finite(value: Any) -> Any:
+    """`value` with plain Python numbers, and null for what is not finite."""
+    if isinstance(value, Mapping):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    if isinstance(value, np.ndarray):
+        return finite(value.tolist())
+    if isinstance(value, np.generic):
+        return finite(value.item())
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value
+
+
+def _explain(error: OSError, path: Path) -> StorageError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StorageError(
+            f"the disk is full: {path} was not written. What was there before is untouched; "
+            "free some space and run `actsafe resume` on the run folder to go on"
+        )
+    return StorageError(f"{path} could not be written ({error.strerror}); what was there before is untouched")
