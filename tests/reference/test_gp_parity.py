@@ -52,8 +52,8 @@ def pad(inputs, targets, *, capacity, seed=0):
 
 
 @functools.partial(jax.jit, static_argnames=("subset_size",))
-def predict(kernel, inputs, targets, is_data, queries, noise_std=NOISE_STD, subset_size=None):
-    posterior = condition(kernel, inputs, targets, is_data, noise_std=noise_std, subset_size=subset_size)
+def predict(kernel, inputs, targets, is_data, queries, subset_size=None):
+    posterior = condition(kernel, inputs, targets, is_data, noise_std=jnp.asarray(NOISE_STD), subset_size=subset_size)
     return jax.vmap(posterior)(queries)
 
 
@@ -62,10 +62,11 @@ likelihood_and_slope = jax.jit(jax.value_and_grad(log_marginal_likelihood))
 
 @every_kernel
 def test_posterior_is_scikit_learns(kernel_type):
+    """Ours has the 25 rows among 15 of rubbish, theirs has them alone."""
     inputs, targets = random_data()
     # Among the data, at the data, and so far away that only the prior is left.
     queries = np.concatenate([random_data(1)[0], inputs[:5], np.full((1, 3), 50.0)])
-    ours = predict(our_kernel(kernel_type), inputs, targets, np.ones(25, bool), queries)
+    ours = predict(our_kernel(kernel_type), *pad(inputs, targets, capacity=40), queries)
     mean, std = their_process(kernel_type).fit(inputs, targets).predict(queries, return_std=True)
     np.testing.assert_allclose(ours.mean, mean, rtol=0.0, atol=TOLERANCE)
     np.testing.assert_allclose(ours.std, std, rtol=0.0, atol=TOLERANCE)
@@ -76,9 +77,8 @@ def test_posterior_is_scikit_learns(kernel_type):
 @every_kernel
 def test_likelihood_and_its_gradient_are_scikit_learns(kernel_type):
     inputs, targets = random_data(2)
-    value, slope = likelihood_and_slope(
-        our_kernel(kernel_type), inputs, targets, np.ones(25, bool), noise_std=jnp.asarray(NOISE_STD)
-    )
+    data, noise_std = pad(inputs, targets, capacity=40), jnp.asarray(NOISE_STD)
+    value, slope = likelihood_and_slope(our_kernel(kernel_type), *data, noise_std=noise_std)
     process = their_process(kernel_type).fit(inputs, targets)
     their_value, their_slope = process.log_marginal_likelihood(process.kernel_.theta, eval_gradient=True)
     np.testing.assert_allclose(value, their_value, rtol=0.0, atol=1e-6)
@@ -88,24 +88,15 @@ def test_likelihood_and_its_gradient_are_scikit_learns(kernel_type):
     assert np.min(np.abs(their_slope)) > 0.1
 
 
-@every_kernel
-@pytest.mark.parametrize("capacity", [26, 40])
-def test_padding_changes_nothing(kernel_type, capacity):
+@pytest.mark.parametrize("subset_size", [None, 10])
+def test_padding_changes_nothing(subset_size):
+    """Nor does it change which rows the variance conditions on."""
     inputs, targets = random_data(3)
-    kernel, queries, noise_std = our_kernel(kernel_type), random_data(4)[0], jnp.asarray(NOISE_STD)
-    bare, padded = (inputs, targets, np.ones(25, bool)), pad(inputs, targets, capacity=capacity)
-    assert int(jnp.sum(padded[2])) == 25
-
-    for subset_size in (None, 10):
-        expected = predict(kernel, *bare, queries, subset_size=subset_size)
-        ours = predict(kernel, *padded, queries, subset_size=subset_size)
-        np.testing.assert_allclose(ours.mean, expected.mean, rtol=0.0, atol=1e-10)
-        np.testing.assert_allclose(ours.std, expected.std, rtol=0.0, atol=1e-10)
-
-    value, slope = likelihood_and_slope(kernel, *padded, noise_std=noise_std)
-    expected_value, expected_slope = likelihood_and_slope(kernel, *bare, noise_std=noise_std)
-    np.testing.assert_allclose(value, expected_value, rtol=0.0, atol=1e-9)
-    np.testing.assert_allclose(slope.log_lengthscales, expected_slope.log_lengthscales, rtol=0.0, atol=1e-8)
+    kernel, queries = our_kernel(SquaredExponential), random_data(4)[0]
+    expected = predict(kernel, inputs, targets, np.ones(25, bool), queries, subset_size=subset_size)
+    ours = predict(kernel, *pad(inputs, targets, capacity=40), queries, subset_size=subset_size)
+    np.testing.assert_allclose(ours.mean, expected.mean, rtol=0.0, atol=1e-10)
+    np.testing.assert_allclose(ours.std, expected.std, rtol=0.0, atol=1e-10)
 
 
 @every_kernel
@@ -123,8 +114,8 @@ def test_dynamics_are_scikit_learn_on_standardised_transitions(kernel_type, key)
     data = data.append(*map(jnp.asarray, (states[:count], actions[:count], (next_states - states)[:count])))
     name = "matern52" if kernel_type is Matern52 else "squared_exponential"
     settings = GPSettings(kernel=name, noise_std=noise_std, subset_size=None)
-    kernels = kernel_type(jnp.log(jnp.asarray(lengthscales)), jnp.zeros(3))
-    model = learn(problem, data, kernels, settings, refit=False)
+    kernels = jax.vmap(kernel_type)(jnp.log(lengthscales), jnp.zeros(3))
+    model = learn(problem, data, kernels, settings)
     ours = jax.jit(jax.vmap(model.predict))(states[count:], actions[count:])
 
     inputs = np.concatenate([states, actions], axis=-1)
@@ -155,8 +146,7 @@ def fit(kernel, inputs, targets, is_data=None, noise_std=NOISE_STD, **options):
     )
 
 
-@every_kernel
-@pytest.mark.parametrize("fit_signal", [True, False])
+@pytest.mark.parametrize(("kernel_type", "fit_signal"), [(SquaredExponential, True), (Matern52, False)])
 def test_fit_is_as_likely_as_scikit_learns(kernel_type, fit_signal):
     """A prior this wide says nothing, so that both maximise the same; scikit-learn uses L-BFGS from three starts."""
     inputs, targets = random_data(6, num=40, num_inputs=2)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from actsafe.models.base import Model
-from actsafe.objectives.feedback import no_gains, tracking_gains
+from actsafe.objectives.feedback import Tracking, no_tracking, track
 from actsafe.objectives.imagination import ParticleNoise
 from actsafe.objectives.pessimism import Objective
 from actsafe.planning.icem import Found, ICEMSettings, Memory, Plan, search, shift
@@ -61,7 +61,7 @@ class PlanningSettings:
     search: ICEMSettings = dataclasses.field(default_factory=ICEMSettings)
     preflight_particles: int = 32
     """Fresh particles of the check before a plan is executed: what was optimised against some is judged by others."""
-    feedback_effort: float | None = 0.1
+    feedback_effort: float | None = 1.0
     """Price of an action in the feedback that imagined particles have (see objectives/feedback.py); None for open loop."""
 
     def __post_init__(self) -> None:
@@ -93,17 +93,25 @@ class Planner(eqx.Module):
         horizon, dim = self.settings.search.horizon, self.problem.state_dim
 
         previous = shift(memory.best)
-        gains = no_gains(self.problem, horizon)
-        if self.settings.feedback_effort is not None:
-            gains = tracking_gains(self.problem, self.model, state, previous, effort=self.settings.feedback_effort)
+        tracking = self._track(state, previous)
 
         def evaluate(plans: Array, noise: ParticleNoise):
             return self.objective.evaluate(
-                self.problem, self.model, state, plans, gains=gains, noise=noise, multiplier=self.multiplier, budget=budget
+                self.problem,
+                self.model,
+                state,
+                plans,
+                gains=tracking.gains,
+                noise=noise,
+                multiplier=self.multiplier,
+                budget=budget,
             )
 
+        def steady(plan: Plan) -> Plan:
+            return tracking.follow(self.problem, self.model, state, plan)
+
         noise = ParticleNoise.draw(noise_key, self.objective.num_particles, horizon, dim)
-        found = search(lambda plans: evaluate(plans, noise), memory, search_key, self.settings.search)
+        found = search(lambda plans: evaluate(plans, noise), memory, search_key, self.settings.search, steady=steady)
 
         fallbacks = jnp.stack([found.safest, previous, jnp.zeros_like(previous)])
         plans = jnp.concatenate([found.best[None], found.memory.elites, fallbacks])
@@ -112,7 +120,15 @@ class Planner(eqx.Module):
         costs = evaluate(plans, fresh).cost
         return self._check(plans, costs, budget), found
 
-    def _check(self, plans: Float[Array, "plan time action"], costs: Float[Array, " plan"], budget: Float[Array, ""]) -> Checked:
+    def _track(self, state: State, plan: Plan) -> Tracking:
+        """The feedback of imagined particles, around what is left of the previous plan; none where plans are open loop."""
+        if self.settings.feedback_effort is None:
+            return no_tracking(self.problem, plan.shape[0])
+        return track(self.problem, self.model, state, plan, effort=self.settings.feedback_effort)
+
+    def _check(
+        self, plans: Float[Array, "plan time action"], costs: Float[Array, " plan"], budget: Float[Array, ""]
+    ) -> Checked:
         """The first plan whose cost is within the budget, or else the cheapest; a cost that is not known is infinite."""
         costs = jnp.where(jnp.isfinite(costs), costs, jnp.inf)
         is_feasible = costs <= budget

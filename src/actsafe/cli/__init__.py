@@ -1,0 +1,1 @@
+"""The `actsafe` command: main.py chooses, one file per command does the work."""

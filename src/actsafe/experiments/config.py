@@ -5,6 +5,9 @@ import difflib
 import hashlib
 import json
 import math
+import sys
+import types
+import typing
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -12,6 +15,7 @@ from actsafe.agents.actsafe import Agent, ObjectiveSettings
 from actsafe.agents.deciding import PlanningSettings
 from actsafe.agents.phases import Schedule
 from actsafe.agents.recipes import RECIPES
+from actsafe.experiments.errors import UserError
 from actsafe.models.gp.dynamics import GPSettings
 from actsafe.models.gp.fit import FitSettings
 from actsafe.objectives.pessimism import Constraint
@@ -24,7 +28,7 @@ SCHEMA_VERSION = 1
 CONFIDENCE: Mapping[str, type[Confidence]] = {"calibrated": Calibrated, "fixed": Fixed, "theory": Theory}
 
 
-class ConfigError(ValueError):
+class ConfigError(UserError, ValueError):
     """A setting that cannot be run, with what to do about it."""
 
 
@@ -56,8 +60,12 @@ class Config:
     def __post_init__(self) -> None:
         require_known("problem", self.problem, PROBLEMS)
         require_known("algorithm", self.algorithm, RECIPES)
-        if not self.seeds or len(set(self.seeds)) != len(self.seeds) or min(self.seeds) < 0:
-            raise ConfigError(f"seeds must be one or more different numbers of at least 0, got {self.seeds}")
+        if (
+            not self.seeds
+            or len(set(self.seeds)) != len(self.seeds)
+            or not 0 <= min(self.seeds) <= max(self.seeds) < 2**32
+        ):
+            raise ConfigError(f"seeds must be one or more different numbers from 0 to 2^32 - 1, got {list(self.seeds)}")
         for name in ("budget", "process_noise_std"):
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value >= 0):
@@ -95,15 +103,16 @@ class Config:
         return json.loads(json.dumps(plain))
 
     @classmethod
-    def from_json(cls, plain: Mapping[str, Any]) -> "Config":
-        """The config that was written; unknown or missing entries raise `ConfigError`."""
+    def from_json(cls, plain: Any) -> "Config":
+        """The config that was written; an entry that is unknown or not of its kind raises `ConfigError`."""
+        _require_mapping("config", plain)
         values = dict(plain)
-        confidence = dict(values.pop("confidence", {"kind": "calibrated"}))
-        kind = confidence.pop("kind", "calibrated")
+        confidence = values.pop("confidence", {"kind": "calibrated"})
+        _require_mapping("confidence", confidence)
+        rest = dict(confidence)
+        kind = rest.pop("kind", "calibrated")
         require_known("confidence.kind", kind, CONFIDENCE)
-        values["confidence"] = _build(CONFIDENCE[kind], confidence, "confidence.")
-        if "seeds" in values:
-            values["seeds"] = tuple(values["seeds"])
+        values["confidence"] = _build(CONFIDENCE[kind], rest, "confidence.")
         return _build(cls, values, "")
 
     @property
@@ -123,25 +132,62 @@ _NESTED = {
 }
 
 
-def _build(cls: type, values: Mapping[str, Any], prefix: str) -> Any:
-    names = [field.name for field in dataclasses.fields(cls)]
-    for name in values:
-        require_known("setting", prefix + name, [prefix + n for n in names])
-    built = {
-        name: _build(_NESTED[prefix + name], value, f"{prefix}{name}.") if prefix + name in _NESTED else value
-        for name, value in values.items()
-    }
+def _build(cls: type, values: Any, prefix: str) -> Any:
+    _require_mapping(prefix.rstrip("."), values)
+    hints = typing.get_type_hints(cls)
+    names = [prefix + field.name for field in dataclasses.fields(cls)]
+    built = {}
+    for name, value in values.items():
+        path = f"{prefix}{name}"
+        require_known("setting", path, names)
+        if path in _NESTED:
+            built[name] = _build(_NESTED[path], value, f"{path}.")
+        elif isinstance(value, Confidence):
+            built[name] = value
+        else:
+            built[name] = _of_kind(path, value, hints[name])
     try:
         return cls(**built)
     except (TypeError, ValueError) as error:
         raise error if isinstance(error, ConfigError) else ConfigError(str(error)) from error
 
 
-def require_known(what: str, got: str, known: Iterable[str]) -> None:
+def _require_mapping(name: str, value: Any) -> None:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{name} must be an object with one entry per setting, got {value!r}")
+
+
+_KINDS: Mapping[Any, tuple[str, Any]] = {
+    type(None): ("null", lambda value: value is None),
+    bool: ("true or false", lambda value: isinstance(value, bool)),
+    int: ("a whole number", lambda value: type(value) is int),
+    float: (
+        "a finite number",
+        lambda value: type(value) in (int, float) and abs(value) <= sys.float_info.max,
+    ),
+    str: ("a text", lambda value: isinstance(value, str)),
+    tuple[int, ...]: (
+        "a list of whole numbers",
+        lambda value: isinstance(value, list | tuple) and all(type(item) is int for item in value),
+    ),
+}
+"""For every type that a setting may have: its name for people, and whether a value read from JSON is one."""
+
+
+def _of_kind(name: str, value: Any, hint: Any) -> Any:
+    """`value` as the type that the setting has, or `ConfigError`."""
+    options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    for option in options:
+        if _KINDS[option][1](value):
+            return tuple(value) if isinstance(value, list) else float(value) if option is float else value
+    raise ConfigError(f"{name} must be {' or '.join(_KINDS[option][0] for option in options)}, got {value!r}")
+
+
+def require_known(what: str, got: Any, known: Iterable[str]) -> None:
     """Raise `ConfigError` with the nearest known name unless `got` is one of `known`."""
     names = list(known)
     if got in names:
         return
-    nearest = difflib.get_close_matches(got, names, n=1, cutoff=0.3)
+    nearest = difflib.get_close_matches(str(got), names, n=1, cutoff=0.3)
     hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
     raise ConfigError(f"unknown {what} {got!r}; expected one of {', '.join(names)}.{hint}")

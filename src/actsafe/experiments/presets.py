@@ -20,7 +20,7 @@ def demo() -> Config:
         evaluate_every=5,
         gp=GPSettings(subset_size=128, is_mean_exact=False),
         planning=PlanningSettings(
-            search=ICEMSettings(num_candidates=64, num_elites=8, num_iterations=3, horizon=20, colour_exponent=2.0)
+            search=ICEMSettings(num_candidates=64, num_elites=8, num_iterations=3, horizon=25, colour_exponent=2.0)
         ),
         confidence=Calibrated(start=2.0),
     )
@@ -31,25 +31,22 @@ def gp_pendulum() -> Config:
     return Config(
         seeds=tuple(range(10)),
         capacity_step=512,
-        gp=GPSettings(subset_size=None),
+        gp=GPSettings(subset_size=192, is_mean_exact=False),
         planning=PlanningSettings(
-            search=ICEMSettings(num_candidates=256, num_elites=24, num_iterations=4, horizon=22, colour_exponent=2.0),
-            preflight_particles=64,
+            search=ICEMSettings(num_candidates=128, num_elites=16, num_iterations=4, horizon=30, colour_exponent=2.0),
+            preflight_particles=48,
         ),
-        objective=ObjectiveSettings(num_particles=16),
+        objective=ObjectiveSettings(num_particles=12),
         confidence=Calibrated(start=2.0),
     )
 
 
 def gp_cartpole() -> Config:
-    """The paper's Cartpole experiment with our planner."""
+    """The paper's Cartpole experiment with the same settings but for the constraint, whose unit is metres here."""
     config = gp_pendulum()
-    search = dataclasses.replace(config.planning.search, horizon=30)
+    constraint = Constraint(penalty=1e8, margin=0.02)
     return dataclasses.replace(
-        config,
-        problem="cartpole",
-        planning=dataclasses.replace(config.planning, search=search),
-        objective=dataclasses.replace(config.objective, constraint=Constraint(penalty=1e8, margin=0.0)),
+        config, problem="cartpole", objective=dataclasses.replace(config.objective, constraint=constraint)
     )
 
 
@@ -58,7 +55,7 @@ def authors_pendulum() -> Config:
     return Config(
         seeds=tuple(range(5)),
         capacity_step=512,
-        gp=GPSettings(subset_size=None, fit=FitSettings(num_steps=1000, learning_rate=1e-2)),
+        gp=GPSettings(subset_size=192, is_mean_exact=False, fit=FitSettings(num_steps=1000, learning_rate=1e-2)),
         planning=PlanningSettings(
             search=ICEMSettings(
                 horizon=20,

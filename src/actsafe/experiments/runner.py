@@ -9,11 +9,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Int
 
 from actsafe.agents.actsafe import Agent, AgentState
 from actsafe.agents.deciding import Decision, EpisodeState
 from actsafe.agents.phases import Phase
+from actsafe.experiments import provenance
 from actsafe.experiments.config import Config
+from actsafe.experiments.errors import UserError
 from actsafe.experiments.folder import Episode, RunFolder
 from actsafe.models.gp.dynamics import GPDynamics
 from actsafe.safety.calibration import coverage
@@ -21,11 +24,12 @@ from actsafe.safety.calibration import coverage
 EXPLORATION = 0
 """Random stream of an episode's exploration; task k is evaluated with stream 1 + k."""
 
+Count = Int[Array, ""]
 OnDecisions = Callable[[int], None]
 OnEpisode = Callable[[list[dict[str, Any]]], None]
 
 
-class ProblemError(RuntimeError):
+class ProblemError(UserError, RuntimeError):
     """The problem returned something that no constrained MDP may return."""
 
 
@@ -38,7 +42,7 @@ class Programs:
         def begin(key: Any, capacity: int) -> tuple[AgentState, Decision]:
             return agent.begin(key, num_seed_decisions=config.schedule.num_seed_decisions, capacity=capacity)
 
-        def start(state: AgentState, model: GPDynamics, weights: Any, episode: int, stream: int) -> EpisodeState:
+        def start(state: AgentState, model: GPDynamics, weights: Any, episode: Count, stream: Count) -> EpisodeState:
             key = jax.random.fold_in(jax.random.fold_in(state.key, episode), stream)
             return agent.planner(model, state.multiplier, weights).begin(key)
 
@@ -60,7 +64,9 @@ class Programs:
             )(state, model, episode)
         )
         self.absorb = eqx.filter_jit(
-            lambda state, model, record, n: eqx.filter_vmap(lambda s, m, r: agent.absorb(s, m, r, n))(state, model, record)
+            lambda state, model, record, n: eqx.filter_vmap(lambda s, m, r: agent.absorb(s, m, r, n))(
+                state, model, record
+            )
         )
         self.recalibrate = eqx.filter_jit(eqx.filter_vmap(lambda s, m: agent.recalibrate(s, m, window)))
         self.coverages = eqx.filter_jit(eqx.filter_vmap(coverages, in_axes=(by_seed, None)))
@@ -70,7 +76,11 @@ class Trainer:
     """Carries a run from where its folder stands to its end."""
 
     def __init__(
-        self, folder: RunFolder, *, on_decisions: OnDecisions = lambda n: None, on_episode: OnEpisode = lambda rows: None
+        self,
+        folder: RunFolder,
+        *,
+        on_decisions: OnDecisions = lambda n: None,
+        on_episode: OnEpisode = lambda rows: None,
     ) -> None:
         self.folder = folder
         self.config = folder.config
@@ -92,18 +102,26 @@ class Trainer:
         left = range(max(episode, 1), self.config.schedule.num_episodes + 1)
         return sum(self.problem.num_decisions * (1 + len(self.tasks) * self.config.is_evaluated(n)) for n in left)
 
-    def run(self) -> None:
-        """Do all episodes that are not committed yet."""
-        if self.folder.num_committed == 0:
-            self._seed()
-        number, state = self.folder.restore(self._begin()[0])
-        self.folder.refresh()
-        for episode in range(number + 1, self.config.schedule.num_episodes + 1):
-            state = self._episode(episode, state)
+    def run(self, command: str | None = None) -> None:
+        """Do all episodes that are not committed yet; `command` is what the record says was typed."""
+        with self.folder.locked():
+            command = provenance.command_line() if command is None else command
+            if not self.folder.is_finished:
+                self.folder.add_session(provenance.session(command, self.folder.num_committed))
+            if self.folder.num_committed == 0:
+                self._seed()
+            number, state = self.folder.restore(self._begin()[0], to_go_on=True)
+            self.folder.refresh()
+            for episode in range(number + 1, self.config.schedule.num_episodes + 1):
+                state = self._episode(episode, state)
+
+    def newest(self) -> tuple[int, AgentState]:
+        """The newest episode with a sound checkpoint, and the agent after it; the folder is not changed."""
+        return self.folder.restore(self._begin()[0])
 
     def evaluate(self, tasks: list[str], *, stream: int = 1000) -> dict[str, dict[str, np.ndarray]]:
         """Zero-shot episodes of every seed's newest model, one per task; `stream` picks the random numbers."""
-        number, state = self.folder.restore(self._begin()[0])
+        number, state = self.newest()
         model = self.programs.believe(state, self._capacity_at(number))
         return {task: _as_arrays(self._evaluate(state, model, number, task, stream)) for task in tasks}
 
@@ -151,7 +169,9 @@ class Trainer:
         return state
 
     def _evaluate(self, state: AgentState, model: GPDynamics, number: int, task: str, stream: int) -> Decision:
-        return self._roll(state, model, self.agent.task_weights(task), number, stream)
+        record = self._roll(state, model, self.agent.task_weights(task), number, stream)
+        self._require_sane(record, f"the evaluation of {task} after episode {number}")
+        return record
 
     def _roll(self, state: AgentState, model: GPDynamics, weights: Any, number: int, stream: int) -> Decision:
         """One episode of every seed, in a few compiled calls."""
@@ -177,9 +197,9 @@ class Trainer:
         if np.any(costs < 0):
             seed, step = np.argwhere(costs < 0)[0]
             raise ProblemError(
-                f"{self.problem.name} returned the negative cost {costs[seed, step]:g} at decision {step + 1} of {when} "
-                f"(seed {self.config.seeds[seed]}); costs must be at least 0, as a negative one would hide others. "
-                "Nothing of this episode was recorded; mend the problem's cost, then resume the run"
+                f"{self.problem.name} returned the negative cost {costs[seed, step]:g} at decision {step + 1} of "
+                f"{when} (seed {self.config.seeds[seed]}); costs must be at least 0, as a negative one would hide "
+                "others. Nothing of this episode was recorded; mend the problem's cost, then resume the run"
             )
 
     def _capacity_at(self, episode: int) -> int:

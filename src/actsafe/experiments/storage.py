@@ -1,38 +1,39 @@
-"""Files that are whole or absent: what is written under a final name was written in full and forced to the disk first."""
+"""Files that are whole or absent: what is written under a final name was written in full and forced to disk first."""
 
+import contextlib
 import errno
+import fcntl
 import hashlib
 import io
 import json
 import os
+import secrets
 import shutil
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from actsafe.experiments.errors import UserError
 
-class StorageError(RuntimeError):
+
+class StorageError(UserError, RuntimeError):
     """A file that cannot be written or read, with what to do about it."""
 
 
 def write_text(path: Path, text: str) -> None:
     """Write `path` in one step: readers see the old content or the new, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = _temporary(path)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write(temporary, text.encode())
         os.replace(temporary, path)
     except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
+        _remove(temporary)
         raise _explain(error, path) from error
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        _remove(temporary)
         raise
 
 
@@ -48,14 +49,11 @@ def write_json_lines(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
     """Make folder `path` with these files in one step; if anything fails nothing is left of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    temporary = _temporary(path)
     try:
+        temporary.mkdir(parents=True)
         for name, content in files.items():
-            with open(temporary / name, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
+            _write(temporary / name, content)
         os.replace(temporary, path)
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -107,10 +105,46 @@ def finite(value: Any) -> Any:
     return value
 
 
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """A context in which no other process holds `path` in this way; the lock ends with the process, however it ends."""
+    with open(path, "rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise StorageError(
+                f"another process is working on {path.parent}; wait until it has ended, or stop it first"
+            ) from error
+        except OSError:
+            pass  # A file system without locks: then there is none to respect.
+        yield
+
+
+def _temporary(path: Path) -> Path:
+    """A name beside `path` that no other writer has."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+
+
+def _write(path: Path, content: bytes) -> None:
+    with open(path, "xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _remove(path: Path) -> None:
+    """Remove what an interrupted write left; what cannot be removed is cleared by the next one."""
+    with contextlib.suppress(OSError):
+        path.unlink(missing_ok=True)
+
+
 def _explain(error: OSError, path: Path) -> StorageError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StorageError(
             f"the disk is full: {path} was not written. What was there before is untouched; "
             "free some space and run `actsafe resume` on the run folder to go on"
         )
-    return StorageError(f"{path} could not be written ({error.strerror}); what was there before is untouched")
+    return StorageError(
+        f"{path} could not be written ({error.strerror}). What was there before is untouched; "
+        "check the disk, its limits and your permissions there, then go on"
+    )

@@ -4,12 +4,16 @@ Angles are counted from hanging, so that both problems start at 0 and have their
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from actsafe.problems import PROBLEMS, Cartpole, Pendulum
 
+Series = Sequence[float | int | None] | np.ndarray
+"""Numbers as they come out of a results file, null for one that is not finite, or as an array."""
+Episodes = Sequence[np.ndarray] | np.ndarray
+"""The states of each episode, [T+1, state]."""
 UPRIGHT_COSINE = 0.95
 """A state counts as upright within this cosine of the top, as in `Problem.is_goal`."""
 
@@ -24,6 +28,8 @@ class View:
     """The quantity whose size the safety constraint limits."""
     base: Callable[[np.ndarray], np.ndarray]
     """Where the rod is held, in rod lengths."""
+    rail: float
+    """How far the place where the rod is held may safely move either way, in rod lengths; 0 where it is fixed."""
     limit: float
     label: str
     """Name and unit of the constrained quantity."""
@@ -56,6 +62,7 @@ def _pendulum() -> View:
         angle=lambda states: np.arctan2(-states[..., 1], -states[..., 0]),
         constrained=lambda states: states[..., 2],
         base=lambda states: np.zeros(states.shape[:-1]),
+        rail=0.0,
         limit=problem.params.speed_limit,
         label="angular speed (rad/s)",
         reach=1.08 * problem.params.max_speed,
@@ -72,6 +79,7 @@ def _cartpole() -> View:
         angle=lambda states: np.arctan2(states[..., 2], states[..., 1]),
         constrained=lambda states: states[..., 0],
         base=lambda states: states[..., 0] / problem.params.pole_length,
+        rail=problem.params.position_limit / problem.params.pole_length,
         limit=problem.params.position_limit,
         label="cart position (m)",
         reach=1.7 * problem.params.position_limit,
@@ -89,7 +97,7 @@ def view(problem_name: str) -> View:
     """How to read the states of this problem."""
     if problem_name not in _VIEWS:
         hint = "add a view of it to figures/coordinates.py" if problem_name in PROBLEMS else "check the name"
-        raise ValueError(f"no figure can draw the problem {problem_name!r}; expected one of {', '.join(_VIEWS)}: {hint}")
+        raise ValueError(f"no figure can draw {problem_name!r}; expected one of {', '.join(_VIEWS)}: {hint}")
     return _VIEWS[problem_name]()
 
 

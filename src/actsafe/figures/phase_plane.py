@@ -1,4 +1,4 @@
-"""The paper's figure of safe exploration: every trajectory so far in the state plane, and the boundary it must not cross."""
+"""The paper's figure of safe exploration: all trajectories so far in the state plane, and its boundary."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,15 +9,15 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from actsafe.figures import style
-from actsafe.figures.coordinates import View, break_at_seam, view
+from actsafe.figures.coordinates import Episodes, Series, View, break_at_seam, view
 
 OUTSIDE, START = "outside the limit", "start"
 
 
 def phase_plane(
     problem_name: str,
-    trajectories: Mapping[str, Sequence[np.ndarray]],
-    costs: Mapping[str, Sequence[float]],
+    trajectories: Mapping[str, Episodes],
+    costs: Mapping[str, Series],
     *,
     after: Sequence[int] | None = None,
 ) -> Figure:
@@ -29,11 +29,11 @@ def phase_plane(
     plane = view(problem_name)
     checked = _checked(plane, trajectories, costs)
     num_episodes = min(len(episodes) for episodes in checked.values())
-    if after is None:
-        after = np.unique(np.linspace(1, num_episodes, 4).round().astype(int)).tolist()
+    spread = np.unique(np.linspace(1, num_episodes, 4).round().astype(int))
+    after = [int(last) for last in (spread if after is None else after)]
     if not after or min(after) < 1 or max(after) > num_episodes:
         raise ValueError(
-            f"after={list(after)} asks for episodes that are not there; expected numbers from 1 to {num_episodes}, "
+            f"after={after} asks for episodes that are not there; expected numbers from 1 to {num_episodes}, "
             "which every algorithm has: choose among those"
         )
 
@@ -44,12 +44,12 @@ def phase_plane(
         for axes, last in zip(row, after, strict=True):
             _frame(axes, plane, reach)
             _draw(axes, plane, episodes[:last], style.look(algorithm).colour, reach)
-            _cost_corner(axes, costs[algorithm][:last])
+            _cost_corner(axes, costs[algorithm][:last], plane.budget)
         drawn = style.look(algorithm)
         row[0].set_ylabel(drawn.label, fontsize=style.LARGE, color=drawn.colour, fontweight="bold")
     for axes, last in zip(grid[0], after, strict=True):
         axes.set_title(f"after episode {last}", fontsize=style.LARGE, color=style.INK, pad=20)
-    x_label, y_label = ("angle", plane.label) if plane.is_constrained_upwards else (plane.label, "pole angle")
+    x_label, y_label = ("pole angle", plane.label) if plane.is_constrained_upwards else (plane.label, "pole angle")
     for axes in grid[-1]:
         axes.set_xlabel(x_label, fontsize=style.NORMAL, color=style.INK)
     figure.supylabel(y_label, fontsize=style.NORMAL, color=style.INK)
@@ -58,20 +58,22 @@ def phase_plane(
 
 
 def _checked(
-    plane: View, trajectories: Mapping[str, Sequence[np.ndarray]], costs: Mapping[str, Sequence[float]]
+    plane: View, trajectories: Mapping[str, Episodes], costs: Mapping[str, Series]
 ) -> dict[str, list[np.ndarray]]:
     """The trajectories as arrays, in the order in which algorithms are drawn."""
     if not trajectories:
-        raise ValueError("got no trajectories; expected at least one algorithm: run an experiment that records its states first")
+        raise ValueError("got no trajectories; expected at least one algorithm: record an experiment first")
     checked = {}
     for algorithm in style.in_order(trajectories):
         episodes, paid = trajectories[algorithm], costs.get(algorithm, ())
         if not len(episodes) or len(episodes) != len(paid):
             raise ValueError(
-                f"{algorithm} has {len(episodes)} trajectories and {len(paid)} costs; expected at least one episode and one cost "
-                "for each: pass both from the same results file"
+                f"{algorithm} has {len(episodes)} trajectories and {len(paid)} costs; expected one of each "
+                "per episode, and an episode at least: pass both from the same results file"
             )
-        checked[algorithm] = [plane.check(states, f"{algorithm}, episode {n}") for n, states in enumerate(episodes, start=1)]
+        checked[algorithm] = [
+            plane.check(states, f"{algorithm}, episode {n}") for n, states in enumerate(episodes, start=1)
+        ]
     return checked
 
 
@@ -101,32 +103,18 @@ def _frame(axes: Axes, plane: View, reach: float) -> None:
 
 
 def _draw(axes: Axes, plane: View, episodes: Sequence[np.ndarray], colour: str, reach: float) -> None:
-    """Draw trajectories, the older ones fainter, and mark states beyond the boundary, at the edge if they are farther out."""
+    """Draw trajectories, the older ones fainter, and mark states beyond the boundary, far ones at the edge."""
     fading = np.linspace(0.22, 0.5, max(len(episodes) - 1, 1))
-    outside = []
     for episode, states in enumerate(episodes):
         is_latest = episode == len(episodes) - 1
+        alpha, layer = (1.0, 3.0) if is_latest else (fading[episode], 2.8)
         angles, values = break_at_seam(plane.angle(states), plane.constrained(states))
-        axes.plot(
-            *_ordered(plane, angles, values),
-            color=colour,
-            alpha=1.0 if is_latest else fading[episode],
-            linewidth=1.7 if is_latest else 1.1,
-            solid_joinstyle="round",
-            zorder=3.0 if is_latest else 2.8,
-            label=f"episode {episode + 1}",
-        )
-        outside.append(states[plane.is_outside(states)])
-    broken = np.concatenate(outside)
-    axes.plot(
-        *_ordered(plane, plane.angle(broken), np.clip(plane.constrained(broken), -0.97 * reach, 0.97 * reach)),
-        "x",
-        color=style.DANGER,
-        markeredgewidth=1.1,
-        markersize=4,
-        zorder=4,
-        label=OUTSIDE,
-    )
+        path = _ordered(plane, angles, values)
+        width, name = 1.7 if is_latest else 1.1, f"episode {episode + 1}"
+        axes.plot(*path, color=colour, alpha=alpha, linewidth=width, zorder=layer, label=name)
+        broken = states[plane.is_outside(states)]
+        crosses = _ordered(plane, plane.angle(broken), np.clip(plane.constrained(broken), -0.97 * reach, 0.97 * reach))
+        axes.plot(*crosses, "x", color=style.DANGER, alpha=alpha, markersize=4, zorder=layer, label=OUTSIDE)
     first = episodes[0][:1]
     start = _ordered(plane, plane.angle(first), plane.constrained(first))
     axes.plot(*start, "o", color="white", markeredgecolor=style.INK, markersize=4.5, zorder=5, label=START)
@@ -138,25 +126,22 @@ def _ordered(plane: View, angles: np.ndarray, values: np.ndarray) -> tuple[np.nd
     return (degrees, values) if plane.is_constrained_upwards else (values, degrees)
 
 
-def _cost_corner(axes: Axes, costs: Sequence[float]) -> None:
-    """Write what the episodes of a panel cost, all of them and the latest."""
+def _cost_corner(axes: Axes, costs: Series, budget: float) -> None:
+    """Write what the latest and all episodes cost, in the colour of danger when one was beyond the budget."""
     paid = np.where(np.isfinite(np.asarray(costs, dtype=float)), np.asarray(costs, dtype=float), np.inf)
     text = f"cost {style.as_cost(paid[-1])}"
     if len(paid) > 1:
         text += f", total {style.as_cost(paid.sum())}"
-    colour = style.INK if paid.sum() == 0.0 else style.DANGER
+    colour = style.DANGER if np.any(paid > budget) else style.INK
     axes.text(0.0, 1.03, text, transform=axes.transAxes, va="bottom", fontsize=style.SMALL, color=colour)
 
 
 def _legend(figure: Figure) -> None:
-    line = {"color": style.GREY}
     handles = [
-        Line2D([], [], linewidth=1.7, **line, label="this episode"),
-        Line2D([], [], linewidth=1.1, alpha=0.45, **line, label="earlier ones"),
-        Patch(facecolor=style.DANGER + "12", edgecolor=style.DANGER, hatch="////", linestyle="--", label="beyond the safety limit"),
+        Line2D([], [], linewidth=1.7, color=style.GREY, label="this episode"),
+        Line2D([], [], linewidth=1.1, alpha=0.45, color=style.GREY, label="earlier ones"),
+        Patch(facecolor=style.DANGER_SHADE, edgecolor=style.DANGER, hatch=style.HATCH, label="beyond the safety limit"),
         Line2D([], [], marker="x", color=style.DANGER, linestyle="", markersize=5, label="state outside"),
         Line2D([], [], marker="o", color="white", markeredgecolor=style.INK, linestyle="", markersize=5, label=START),
     ]
-    figure.legend(
-        handles=handles, loc="outside lower center", ncols=len(handles), fontsize=style.SMALL, frameon=False, columnspacing=1.4
-    )
+    style.legend(figure, handles)

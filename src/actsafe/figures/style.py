@@ -1,6 +1,6 @@
 """The one look that all figures share, and how they are written to disk.
 
-Nothing here touches matplotlib's global state (no pyplot, no rcParams), so figures can be drawn in any thread or server.
+Nothing here touches matplotlib's global state (no pyplot, no rcParams), so figures can be drawn in any thread.
 """
 
 import contextlib
@@ -8,9 +8,12 @@ import dataclasses
 import io
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Literal
 
+import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
@@ -21,10 +24,12 @@ BLUE, VERMILION, PURPLE = "#0072B2", "#D55E00", "#CC79A7"
 GREY, INK, GRID = "#7F7F7F", "#333333", "#E4E4E4"
 DANGER = VERMILION
 """Kept for limits, budgets and what breaks them; no algorithm has it."""
+DANGER_SHADE, HATCH, DASHES, DOTS = DANGER + "12", "////", (0, (5, 2.5)), (0, (1, 1.5))
 
 WIDTH_INCHES, DPI = 8.0, 200
 SMALL, NORMAL, LARGE = 9.0, 10.0, 11.0
 """Font sizes in points: 1 pt is 1.4 px when a figure of 1600 px is shown 800 px wide."""
+UNBOUNDED = "unbounded"
 FORMATS = ("png", "svg", "pdf")
 
 
@@ -57,7 +62,7 @@ def in_order(algorithms: Iterable[str]) -> list[str]:
     return [name for name in LOOKS if name in names] + [name for name in names if name not in LOOKS]
 
 
-def blank(height: float, *, layout: str | None = "constrained") -> Figure:
+def blank(height: float, *, layout: Literal["constrained"] | None = "constrained") -> Figure:
     """An empty figure, 1600 px wide and `height` inches high."""
     return Figure(figsize=(WIDTH_INCHES, height), dpi=DPI, layout=layout, facecolor="white")
 
@@ -74,35 +79,82 @@ def clean(axes: Axes, *, title: str = "", xlabel: str = "", ylabel: str = "") ->
     axes.set_ylabel(ylabel, fontsize=NORMAL, color=INK)
 
 
-def forbid(axes: Axes, *, above: float | None = None, below: float | None = None, along: str = "y") -> None:
-    """Hatch what lies beyond a limit and dash its edge, so that it can be told without colour. Call it with the axes' limits set."""
+def legend(figure: Figure, handles: Sequence[Artist]) -> None:
+    """One row of explanations under the whole figure."""
+    figure.legend(
+        handles=handles,
+        loc="outside lower center",
+        ncols=len(handles),
+        fontsize=SMALL,
+        labelcolor=INK,
+        frameon=False,
+        columnspacing=1.4,
+        handletextpad=0.6,
+    )
+
+
+def forbid(
+    axes: Axes, *, above: float | None = None, below: float | None = None, along: str = "y", is_hatched: bool = True
+) -> None:
+    """Shade what lies beyond a limit and dash its edge, so that it can be told without colour.
+
+    Call it with the axes' limits set. Leave the hatching away where the shade covers most of the axes.
+    """
     low, high = axes.get_ylim() if along == "y" else axes.get_xlim()
     span, line = (axes.axhspan, axes.axhline) if along == "y" else (axes.axvspan, axes.axvline)
     for edge, end in ((above, high), (below, low)):
         if edge is not None:
-            span(edge, end, facecolor=DANGER + "12", edgecolor=DANGER + "40", hatch="////", linewidth=0.0, zorder=0.5)
-            line(edge, color=DANGER, linestyle=(0, (5, 2.5)), linewidth=1.4, zorder=2.5)
+            hatch = HATCH if is_hatched else None
+            span(edge, end, facecolor=DANGER_SHADE, edgecolor=DANGER + "40", hatch=hatch, linewidth=0.0, zorder=0.5)
+            line(edge, color=DANGER, linestyle=DASHES, linewidth=1.4, zorder=2.5)
 
 
-def scale_cost(axes: Axes, largest: float) -> None:
-    """Scale the y axis for costs up to `largest`, zero visible above the edge: symlog beyond 10, else linear."""
+def scale_cost(axes: Axes, largest: float, *, along: str = "y") -> None:
+    """Scale an axis for costs up to `largest`, zero visible off the edge: symlog beyond 10, else linear."""
+    axis = axes.yaxis if along == "y" else axes.xaxis
+    set_limits = axes.set_ylim if along == "y" else axes.set_xlim
     if largest <= 10.0:
         top = largest if largest > 0.0 else 1.0
-        axes.set_ylim(-0.06 * top, 1.15 * top)
+        set_limits(-0.06 * top, 1.15 * top)
         return
-    axes.set_yscale("symlog", linthresh=0.1, linscale=0.5)
-    axes.set_ylim(-0.04, 2.0 * largest)
-    axes.yaxis.set_major_locator(FixedLocator([0.0, *(10.0**power for power in range(-1, 9) if 10.0**power <= 2.0 * largest)]))
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    set_scale = axes.set_yscale if along == "y" else axes.set_xscale
+    set_scale("symlog", linthresh=0.1, linscale=0.5)
+    set_limits(-0.04, 2.5 * largest)
+    powers = [10.0**power for power in range(-1, 12)]
+    axis.set_major_locator(FixedLocator([0.0, *(power for power in powers if power <= 2.5 * largest)]))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
-def mark_unbounded(axes: Axes, x: Iterable[float], colour: str) -> None:
-    """Mark at the top edge what has no finite value."""
-    x = list(x)
-    if x:
-        at_top = axes.get_xaxis_transform()
-        axes.plot(x, [0.96] * len(x), "^", color=colour, markersize=7, transform=at_top, zorder=4, label="unbounded")
+def mark_unbounded(axes: Axes, x: np.ndarray, colour: str) -> None:
+    """Mark at the top edge, and name once, what has no finite value. Call it with the axes' x limits set."""
+    if not len(x):
+        return
+    at_top = axes.get_xaxis_transform()
+    axes.plot(x, [0.95] * len(x), "^", color=colour, markersize=6.5, transform=at_top, zorder=4, label=UNBOUNDED)
+    for text in [text for text in axes.texts if text.get_text() == UNBOUNDED]:
+        text.remove()
+    marks = np.concatenate([line.get_xdata() for line in axes.get_lines() if line.get_label() == UNBOUNDED])
+    first, last = (np.array([marks.min(), marks.max()]) - axes.get_xlim()[0]) / np.ptp(axes.get_xlim())
+    if last < 0.7:
+        place, aligned, shift = marks.max(), "left", (7, 0)
+    elif first > 0.3:
+        place, aligned, shift = marks.min(), "right", (-7, 0)
+    else:
+        place, aligned, shift = marks.min(), "left", (-4, -12)
+    axes.annotate(
+        UNBOUNDED,
+        (place, 0.95),
+        xycoords=at_top,
+        xytext=shift,
+        textcoords="offset points",
+        ha=aligned,
+        va="center",
+        fontsize=SMALL,
+        color=INK,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.8},
+        zorder=4,
+    )
 
 
 def as_cost(value: float) -> str:
@@ -110,7 +162,7 @@ def as_cost(value: float) -> str:
     if value == 0.0:
         return "0"
     if not value < float("inf"):
-        return "unbounded"
+        return UNBOUNDED
     return f"{value:.2g}" if value < 10.0 else f"{value:.0f}"
 
 
@@ -123,7 +175,9 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> Path:
     path = path if path.suffix else path.with_name(path.name + ".png")
     kind = path.suffix[1:].lower()
     if kind not in FORMATS:
-        raise ValueError(f"cannot write a figure as {path.name!r}: expected a name that ends in .{', .'.join(FORMATS)}; rename it")
+        raise ValueError(
+            f"cannot write a figure as {path.name!r}; expected the ending .{', .'.join(FORMATS)}: rename it"
+        )
     rendered = io.BytesIO()
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
     figure.savefig(rendered, format=kind, dpi=DPI, metadata=undated)

@@ -106,8 +106,18 @@ def shift(plan: Plan) -> Plan:
     return jnp.concatenate([plan[1:], plan[-1:]])
 
 
-def search(evaluate: Evaluate, memory: Memory, key: PRNGKeyArray, settings: ICEMSettings) -> Found:
+def search(
+    evaluate: Evaluate,
+    memory: Memory,
+    key: PRNGKeyArray,
+    settings: ICEMSettings,
+    *,
+    steady: Callable[[Plan], Plan] = lambda plan: plan,
+) -> Found:
     """The best plan in [-1, 1] that iCEM finds.
+
+    Every second plan drawn passes through `steady` first, which may turn a disturbed plan into one that stays near the
+    previous one: in an unstable system, noise on all actions at once makes every draw fall over.
 
     The zero plan and the shifted previous plan are always candidates. A plan whose value is not finite ranks below
     every plan whose value is; a cost that is not finite counts as infinite.
@@ -124,6 +134,7 @@ def search(evaluate: Evaluate, memory: Memory, key: PRNGKeyArray, settings: ICEM
             noise_key, settings.population(iteration), settings.horizon, action_dim, settings.colour_exponent
         )
         plans = jnp.clip(mean[None] + std[None] * noise, -1.0, 1.0)
+        plans = plans.at[::2].set(jax.vmap(steady)(plans[::2]))
         if iteration == settings.num_iterations - 1:
             plans = plans.at[0].set(mean)
         if iteration == 0:

@@ -1,0 +1,101 @@
+"""`actsafe demo`."""
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from rich.console import Console
+from tyro.conf import arg
+
+from actsafe.cli import jax_setup, pictures, report
+from actsafe.cli.options import Flag
+from actsafe.cli.progress import duration
+from actsafe.cli.working import carry_on, console, new_folder
+from actsafe.experiments import provenance
+from actsafe.experiments.config import Config
+from actsafe.experiments.folder import RunFolder
+from actsafe.experiments.presets import demo
+from actsafe.experiments.storage import StorageError
+
+
+@dataclasses.dataclass(frozen=True)
+class Demo:
+    """Explore a pendulum safely, then swing it up: the whole of ActSafe in under three minutes.
+
+    The exit code is 0 only if no exploration episode had any cost and the swing-up ended upright.
+    """
+
+    out: Annotated[Path, arg(metavar="FOLDER")] = Path("demo")
+    """Where the runs and the pictures go. A demo that was stopped there goes on."""
+    no_comparison: Flag = False
+    """Leave away OPAX, which explores alike but ignores the constraint and is run to show the difference."""
+    fresh: Flag = False
+    """Start anew in a folder FOLDER-N, whatever is in FOLDER."""
+
+    def run(self, arguments: Sequence[str]) -> int:
+        """Train, draw, and say what was found."""
+        started = time.monotonic()
+        jax_setup.prepare()
+        base = new_folder(self.out, first=2) if self.fresh and self.out.exists() else self.out
+        _require_demo(base)
+        out = console()
+        settings = demo()
+        configs = [settings]
+        if not self.no_comparison:
+            configs.append(dataclasses.replace(settings, algorithm="opax", evaluate_every=0))
+        runs = [(base / config.algorithm, config) for config in configs]
+        if all((path / "config.json").is_file() and RunFolder.open(path).is_finished for path, _ in runs):
+            out.print(f"{base} holds a finished demo; here it is again (--fresh trains a new one)", markup=False)
+        else:
+            out.print("A pendulum that nothing is known about, and one rule: never turn faster than 6 rad/s.")
+        again = provenance.command_line([argument for argument in arguments if argument != "--fresh"])
+        folders = [self._finish(path, config, arguments, again) for path, config in runs]
+        return _conclude(base, folders, out, time.monotonic() - started)
+
+    def _finish(self, path: Path, config: Config, arguments: Sequence[str], again: str) -> RunFolder:
+        """The finished run in `path`: begun, continued, or left alone."""
+        is_begun = (path / "config.json").is_file()
+        folder = RunFolder.open(path) if is_begun else RunFolder.create(path, config)
+        if not folder.is_finished:
+            carry_on(folder, arguments, label=f"{config.algorithm:<7}", to_go_on=again)
+        return folder
+
+
+def _require_demo(base: Path) -> None:
+    """Raise unless `base` is new, empty, or an earlier demo."""
+    if base.exists() and (not base.is_dir() or (any(base.iterdir()) and not (base / "actsafe").is_dir())):
+        raise StorageError(
+            f"{base} exists and is no demo of an earlier time; it is left as it is. "
+            f"Name another folder: actsafe demo --out FOLDER"
+        )
+
+
+def _conclude(base: Path, folders: Sequence[RunFolder], out: Console, seconds: float) -> int:
+    """Print the result and write the pictures; the exit code."""
+    written = [pictures.write(pictures.exploration(folders), base / "phase_plane.png")]
+    strip = pictures.swing_up(folders[0])
+    if strip is not None:
+        written.append(pictures.write(strip, base / "swing_up.png"))
+    out.print()
+    out.rule("what it found", align="left")
+    found = report.print_run(folders[0], out)
+    costs = [row["realised_cost"] for row in folders[0].rows("ledger")]
+    is_free = all(cost == 0 for cost in costs)
+    for other in folders[1:]:
+        out.print(f"for comparison, {report.verdict(other).lines[0]}", markup=False, soft_wrap=True)
+    out.print()
+    for path, what in zip(written, ("where it went", "the swing-up"), strict=False):
+        out.print(f"picture  {path}  ({what})", markup=False, soft_wrap=True)
+    out.print(f"runs     {', '.join(str(folder.path) for folder in folders)}", markup=False, soft_wrap=True)
+    out.print(f"time     {duration(seconds)}")
+    if not (is_free and found.ends_upright):
+        faults = [
+            text
+            for is_met, text in ((is_free, "there was cost"), (found.ends_upright, "it is not upright"))
+            if not is_met
+        ]
+        out.print(f"The demo did not succeed: {' and '.join(faults)}.", style="bold red")
+        return 1
+    return 0

@@ -1,0 +1,223 @@
+"""`actsafe doctor`: imports nothing heavy at the top, so that it can say what is missing."""
+
+import dataclasses
+import enum
+import importlib
+import os
+import platform
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from importlib import metadata
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from actsafe.cli.options import Flag
+from actsafe.experiments.errors import UserError
+
+PACKAGE = "actsafe"
+LEAST_PYTHON = (3, 11)
+LEAST_FREE_GIB = 0.5
+
+
+class Status(enum.Enum):
+    """How a check came out."""
+
+    GOOD = "ok"
+    OPTIONAL = "optional"
+    """Not there, and not needed."""
+    BAD = "MISSING"
+    """Needed, and not there."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """The outcome of one check, with what to do about it."""
+
+    what: str
+    status: Status
+    found: str
+    fix: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Doctor:
+    """Check the installation and say how to mend what is missing.
+
+    The exit code is 1 if something that is needed is missing.
+    """
+
+    no_plan: Flag = False
+    """Do not time a plan of the demo's size, which has to be compiled first."""
+
+    def run(self, arguments: Sequence[str]) -> int:
+        """Print every finding."""
+        console = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
+        findings = [finding for check in (_python, _packages, _extras, _jax, _disk) for finding in _guarded(check)]
+        if not self.no_plan and not any(finding.status is Status.BAD for finding in findings):
+            findings += _guarded(_timed_plan)
+        table = Table(box=None, pad_edge=False)
+        for name in ("check", "", "found"):
+            table.add_column(name, overflow="fold")
+        colours = {Status.GOOD: "green", Status.OPTIONAL: "yellow", Status.BAD: "bold red"}
+        for finding in findings:
+            table.add_row(finding.what, f"[{colours[finding.status]}]{finding.status.value}[/]", _plain(finding.found))
+        console.print(table)
+        _print_fixes(findings, console)
+        return 1 if any(finding.status is Status.BAD for finding in findings) else 0
+
+
+def _plain(text: str) -> str:
+    """`text` with nothing that rich would take for markup."""
+    return text.replace("[", r"\[")
+
+
+def _print_fixes(findings: Sequence[Finding], console: Console) -> None:
+    fixes = [finding for finding in findings if finding.status is not Status.GOOD and finding.fix]
+    is_well = all(finding.status is not Status.BAD for finding in findings)
+    console.print()
+    console.print(
+        "Everything that is needed is there." if is_well else "Something that is needed is missing.", style="bold"
+    )
+    for finding in fixes:
+        verb = "to mend" if finding.status is Status.BAD else "if wanted,"
+        console.print(f"{verb} {finding.what}: {finding.fix}", markup=False, soft_wrap=True)
+
+
+def _guarded(check: Callable[[], Iterator[Finding]]) -> list[Finding]:
+    """The findings of a check; one that breaks down is a finding too."""
+    findings: list[Finding] = []
+    try:
+        findings.extend(check())
+    except Exception as error:
+        name = check.__name__.strip("_").replace("_", " ")
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        findings.append(Finding(name, Status.BAD, reason, "reinstall: pip install --force-reinstall actsafe"))
+    return findings
+
+
+def _python() -> Iterator[Finding]:
+    is_new_enough = sys.version_info >= LEAST_PYTHON
+    least = ".".join(map(str, LEAST_PYTHON))
+    status = Status.GOOD if is_new_enough else Status.BAD
+    yield Finding("Python", status, platform.python_version(), f"install Python {least} or newer")
+
+
+def _packages() -> Iterator[Finding]:
+    yield Finding(PACKAGE, Status.GOOD, metadata.version(PACKAGE))
+    for requirement in _requirements(None):
+        yield _package(requirement, Status.BAD, f"pip install '{requirement}'")
+
+
+def _extras() -> Iterator[Finding]:
+    for extra in ("test", "lint"):
+        missing = [r for r in _requirements(extra) if _package(r, Status.BAD, "").status is not Status.GOOD]
+        found = "complete" if not missing else f"without {', '.join(_name(requirement) for requirement in missing)}"
+        status = Status.OPTIONAL if missing else Status.GOOD
+        yield Finding(f"extra {extra}", status, found, f"pip install '{PACKAGE}[{extra}]'")
+
+
+def _requirements(extra: str | None) -> list[str]:
+    """What the package asks for, always or for an extra, without the markers."""
+    found = []
+    for line in metadata.requires(PACKAGE) or []:
+        requirement, _, marker = line.partition(";")
+        of_extra = re.search(r"extra\s*==\s*['\"](\w+)['\"]", marker)
+        if (of_extra.group(1) if of_extra else None) == extra:
+            found.append(requirement.strip())
+    return found
+
+
+def _name(requirement: str) -> str:
+    return re.split(r"[\s\[<>=!~]", requirement, maxsplit=1)[0]
+
+
+def _package(requirement: str, otherwise: Status, fix: str) -> Finding:
+    name = _name(requirement)
+    try:
+        version = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return Finding(name, otherwise, "not installed", fix)
+    least = re.search(r">=\s*([\d.]+)", requirement)
+    if least and _release(version) < _release(least.group(1)):
+        return Finding(name, otherwise, f"{version}, older than {least.group(1)}", fix)
+    return Finding(name, Status.GOOD, version)
+
+
+def _release(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+
+
+def _jax() -> Iterator[Finding]:
+    try:
+        jax = importlib.import_module("jax")
+        jax_setup = importlib.import_module("actsafe.cli.jax_setup")
+    except ImportError as error:
+        yield Finding("JAX", Status.BAD, f"cannot be imported ({error})", "pip install --force-reinstall jax jaxlib")
+        return
+    cache = jax_setup.configure()
+    try:
+        jax_setup.prepare()
+    except UserError as error:
+        found, _, fix = str(error).partition(". ")
+        yield Finding("device", Status.BAD, found, fix)
+        return
+    devices = jax.devices()
+    yield Finding("device", Status.GOOD, f"{len(devices)} x {devices[0].device_kind} ({jax.default_backend()})")
+    if jax.default_backend() == "cpu" and (Path("/dev/nvidia0").exists() or shutil.which("nvidia-smi")):
+        fix = f"pip install '{PACKAGE}[cuda]', and leave JAX_PLATFORMS unset"
+        yield Finding("accelerator", Status.OPTIONAL, "an NVIDIA GPU is here, and JAX does not use it", fix)
+    is_double = jax.numpy.zeros(()).dtype == "float64"
+    fix = "unset JAX_ENABLE_X64; the actsafe command switches double precision on itself"
+    yield Finding("float64", Status.GOOD if is_double else Status.BAD, "on" if is_double else "off", fix)
+    yield _cache(cache, jax_setup.cache_folder(), jax_setup.VARIABLE)
+
+
+def _cache(used: Path | None, asked: Path | None, variable: str) -> Finding:
+    name = "compiled programs"
+    if used is not None:
+        mebibytes = sum(file.stat().st_size for file in used.rglob("*") if file.is_file()) / 2**20
+        return Finding(name, Status.GOOD, f"kept in {used} ({mebibytes:.0f} MiB)")
+    if asked is None:
+        return Finding(name, Status.OPTIONAL, "not kept", f"unset {variable}; commands then start faster")
+    return Finding(
+        name, Status.OPTIONAL, f"not kept: {asked} cannot be written to", f"set {variable} to another folder"
+    )
+
+
+def _disk() -> Iterator[Finding]:
+    here = Path.cwd()
+    free = shutil.disk_usage(here).free / 2**30
+    status = Status.GOOD if free >= LEAST_FREE_GIB else Status.BAD
+    yield Finding(
+        "disk space here", status, f"{free:.1f} GiB free", f"free at least {LEAST_FREE_GIB} GiB for run folders"
+    )
+    is_writable = os.access(here, os.W_OK)
+    fix = "run actsafe from a folder of your own, or name one with --out"
+    found = "yes" if is_writable else "no"
+    yield Finding("this folder is writable", Status.GOOD if is_writable else Status.OPTIONAL, found, fix)
+
+
+def _timed_plan() -> Iterator[Finding]:
+    """Seconds to compile and milliseconds to make one plan of the demo."""
+    jax = importlib.import_module("jax")
+    runner = importlib.import_module("actsafe.experiments.runner")
+    config = importlib.import_module("actsafe.experiments.presets").demo()
+    agent = config.make_agent()
+    programs = runner.Programs(agent, config)
+    state, _ = programs.begin(jax.numpy.stack([jax.random.key(0)]), config.capacity_step)
+    model = programs.believe(state, config.capacity_step)
+    weights = agent.task_weights(config.objective.task)
+    started = time.perf_counter()
+    episode = programs.start(state, model, weights, jax.numpy.asarray(1), jax.numpy.asarray(0))
+    jax.block_until_ready(programs.advance(state, model, weights, episode, 1))
+    compiled = time.perf_counter()
+    num_plans = 5
+    for _ in range(num_plans):
+        episode, _ = jax.block_until_ready(programs.advance(state, model, weights, episode, 1))
+    milliseconds = 1000 * (time.perf_counter() - compiled) / num_plans
+    yield Finding("one plan", Status.GOOD, f"{milliseconds:.0f} ms, after {compiled - started:.0f} s of compiling")

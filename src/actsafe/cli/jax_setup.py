@@ -1,0 +1,63 @@
+"""JAX as every command needs it: double precision, and compiled programs kept between commands."""
+
+import os
+import secrets
+from pathlib import Path
+
+import jax
+
+from actsafe.experiments.errors import UserError
+
+VARIABLE = "ACTSAFE_CACHE"
+
+
+def prepare() -> None:
+    """Make JAX ready to compute, or raise."""
+    configure()
+    try:
+        jax.devices()
+    except Exception as error:  # JAX raises many kinds here, AssertionError among them
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        asked = os.environ.get("JAX_PLATFORMS")
+        fix = f"JAX_PLATFORMS is {asked!r}: unset it, or install JAX for that platform" if asked else "reinstall JAX"
+        raise UserError(f"JAX finds no device to compute on ({reason}). {fix}; `actsafe doctor` checks") from error
+
+
+def configure() -> Path | None:
+    """The folder in which compiled programs are kept from now on, or None; computing is in float64 either way."""
+    jax.config.update("jax_enable_x64", True)
+    folder = cache_folder()
+    if folder is None or not is_writable(folder):
+        return None
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+    return folder
+
+
+def cache_folder() -> Path | None:
+    """The folder asked for: $ACTSAFE_CACHE, none if that is "off", by default in the user's cache folder."""
+    asked = os.environ.get(VARIABLE, "")
+    if asked.lower() in ("off", "0", "no"):
+        return None
+    if asked:
+        return Path(asked).expanduser().absolute()
+    if JAX_VARIABLE in os.environ:
+        return Path(os.environ[JAX_VARIABLE])
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "actsafe" / "jax"
+
+
+JAX_VARIABLE = "JAX_COMPILATION_CACHE_DIR"
+"""JAX's own variable for the same purpose: who has set it has chosen a place."""
+
+
+def is_writable(folder: Path) -> bool:
+    """Whether a file can be made in `folder`, which is made first if it is not there."""
+    probe = folder / f".probe-{secrets.token_hex(6)}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe.write_bytes(b"written to see whether this folder can be written to")
+        probe.unlink()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,111 @@
+"""The entry point: choose the command, set up JAX, run it, and turn what goes wrong into a message and an exit code.
+
+Exit codes: 0 done, 1 the result is not what it should be, 2 bad input, 130 and 143 stopped by Ctrl-C and SIGTERM.
+"""
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+
+import tyro
+
+from actsafe.cli.stopping import Stopped
+from actsafe.experiments.errors import UserError
+
+COMMANDS: Mapping[str, str] = {
+    "demo": "Explore a pendulum safely, then swing it up: the whole of ActSafe in under three minutes.",
+    "train": "Start a run: explore, learn, evaluate.",
+    "resume": "Go on with a run exactly where it was stopped.",
+    "evaluate": "Try what a run has learned on its tasks, in fresh episodes.",
+    "plot": "Draw the figures of one or more runs.",
+    "reproduce": "Run an experiment of the paper: every algorithm, every seed, one results file.",
+    "doctor": "Check the installation and say how to mend what is missing.",
+}
+"""Each command is the class of its name in the module of its name, imported when it is asked for: help is instant, and
+`doctor` runs where something that other commands need is missing."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The exit code of the command in `argv` (by default what was typed)."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _run(arguments)
+    except SystemExit as leaving:  # tyro leaves this way after help and after a mistake in the options
+        return leaving.code if isinstance(leaving.code, int) else 2
+    except Stopped as stop:
+        _complain(str(stop))
+        return stop.exit_code
+    except KeyboardInterrupt:
+        _complain("stopped")
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output went away (`actsafe ... | head`); Python must not complain about it when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:
+        message = _explain(error)
+        if message is None or os.environ.get("ACTSAFE_DEBUG", "0") not in ("", "0"):
+            raise
+        _complain(f"error: {message}")
+        return 2
+
+
+def _run(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(_overview())
+        return 0 if arguments else 2
+    if arguments[0] == "--version":
+        print(f"actsafe {metadata.version('actsafe')}")
+        return 0
+    name = arguments[0]
+    if name not in COMMANDS:
+        nearest = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.3)
+        hint = f" Did you mean `actsafe {nearest[0]}`?" if nearest else ""
+        raise UserError(f"unknown command {name!r}; expected one of {', '.join(COMMANDS)}.{hint}")
+    command_class = getattr(importlib.import_module(f"actsafe.cli.{name}"), name.capitalize())
+    command = tyro.cli(command_class, prog=f"actsafe {name}", args=arguments[1:])
+    return command.run(arguments)
+
+
+def _overview() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {what}" for name, what in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: actsafe COMMAND [OPTIONS]",
+            "",
+            "Explore an unknown system and keep its safety constraint while learning.",
+            "",
+            "commands:",
+            *lines,
+            "",
+            "`actsafe COMMAND --help` lists the options of a command, `actsafe --version` says which one this is.",
+        ]
+    )
+
+
+def _explain(error: Exception) -> str | None:
+    """What to tell the user, or None for a fault of the program, which shows its traceback."""
+    if isinstance(error, UserError):
+        return str(error)
+    if isinstance(error, ModuleNotFoundError) and not (error.name or "").startswith("actsafe"):
+        return f"the package {error.name} is not installed. Run `actsafe doctor`: it says how to get what is missing"
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}. Check that the file is there, and your permissions"
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+        return (
+            "there is not enough memory for these settings. What was committed is untouched. Ask for fewer seeds, "
+            "or a smaller planning.search.num_candidates, objective.num_particles or gp.subset_size"
+        )
+    return None
+
+
+def _complain(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

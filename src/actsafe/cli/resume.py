@@ -1,0 +1,37 @@
+"""`actsafe resume`."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from actsafe.cli import jax_setup, report
+from actsafe.cli.working import carry_on, console
+from actsafe.experiments.folder import RunFolder
+
+
+@dataclasses.dataclass(frozen=True)
+class Resume:
+    """Go on with a run exactly where it was stopped."""
+
+    folder: Annotated[Positional[Path], arg(metavar="RUN")]
+    """The run's folder."""
+
+    def run(self, arguments: Sequence[str]) -> int:
+        """Do what is left of the run, and say what was found."""
+        folder = RunFolder.open(self.folder)
+        jax_setup.prepare()
+        out = console()
+        if folder.is_finished:
+            out.print(f"{folder.path} is finished; nothing is left to do", markup=False, soft_wrap=True)
+        else:
+            done, planned = max(folder.num_committed - 1, 0), folder.config.schedule.num_episodes
+            out.print(
+                f"going on with {folder.path}: {done} of {planned} episodes are done", markup=False, soft_wrap=True
+            )
+        carry_on(folder, arguments, label=folder.config.algorithm)
+        out.print()
+        report.print_run(folder, out)
+        return 0

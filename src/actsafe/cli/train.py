@@ -1,0 +1,153 @@
+"""`actsafe train`."""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from tyro.conf import UseAppendAction, arg
+
+from actsafe.cli import jax_setup, report
+from actsafe.cli.options import Flag
+from actsafe.cli.working import carry_on, console, new_folder
+from actsafe.experiments.config import CONFIDENCE, Config, ConfigError, require_known
+from actsafe.experiments.folder import RunFolder
+from actsafe.experiments.presets import PRESETS
+
+
+def _changed(metavar: str) -> Any:
+    """How an option that replaces an entry of the preset is shown."""
+    return arg(metavar=metavar, help_behavior_hint="(default: the preset's)")
+
+
+@dataclasses.dataclass(frozen=True)
+class Train:
+    """Start a run: explore, learn, evaluate.
+
+    A preset gives every setting; the options below change some of them, and --set any of them.
+    """
+
+    preset: Annotated[str, arg(metavar="NAME")] = "demo"
+    """demo, gp-pendulum, gp-cartpole, authors-pendulum or tiny."""
+    problem: Annotated[str | None, _changed("NAME")] = None
+    """pendulum or cartpole."""
+    algorithm: Annotated[str | None, _changed("NAME")] = None
+    """actsafe, no_pessimism, opax, greedy_safe or greedy."""
+    seeds: Annotated[tuple[int, ...] | None, _changed("N [N ...]")] = None
+    """Independent repetitions, computed side by side."""
+    budget: Annotated[float | None, _changed("COST")] = None
+    """Largest cost allowed in an episode."""
+    episodes: Annotated[int | None, _changed("N")] = None
+    """Exploration episodes."""
+    confidence: Annotated[str | None, _changed("RULE")] = None
+    """Where the confidence multiplier comes from: calibrated, fixed or theory."""
+    multiplier: Annotated[float | None, _changed("BETA")] = None
+    """A fixed confidence multiplier; the same as --confidence fixed with this value."""
+    process_noise: Annotated[float | None, _changed("STD")] = None
+    """Noise that the simulator adds to the state at every decision."""
+    evaluate_every: Annotated[int | None, _changed("N")] = None
+    """Evaluate the tasks after each so many episodes; 0 for never."""
+    changes: Annotated[
+        tuple[tuple[str, ...], ...], UseAppendAction, arg(name="set", metavar="KEY.PATH=VALUE [...]")
+    ] = ()
+    """Any entry of the settings, e.g. --set planning.search.horizon=30 gp.kernel=matern52. Values are JSON."""
+    out: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="(default: runs/PROBLEM-ALGORITHM-N)")] = None
+    """A new folder for the run."""
+    dry_run: Flag = False
+    """Print all settings that the run would have, as JSON, and do nothing."""
+
+    def run(self, arguments: Sequence[str]) -> int:
+        """Train, and say what was found."""
+        config = self.config()
+        if self.dry_run:
+            print(json.dumps(config.to_json(), indent=1))
+            return 0
+        jax_setup.prepare()
+        path = self.out or new_folder(Path("runs") / f"{config.problem}-{config.algorithm}")
+        folder = RunFolder.create(path, config)
+        out = console()
+        out.print(f"training {config.algorithm} on {config.problem} in {path}", markup=False, soft_wrap=True)
+        carry_on(folder, arguments, label=config.algorithm)
+        out.print()
+        report.print_run(folder, out)
+        out.print(f"pictures of it: actsafe plot {path}", markup=False, soft_wrap=True)
+        out.print(f"more swing-ups: actsafe evaluate {path}", markup=False, soft_wrap=True)
+        return 0
+
+    def config(self) -> Config:
+        """The settings asked for."""
+        require_known("preset", self.preset, PRESETS)
+        plain = PRESETS[self.preset]().to_json()
+        options = {
+            "problem": self.problem,
+            "algorithm": self.algorithm,
+            "seeds": self.seeds,
+            "budget": self.budget,
+            "schedule.num_expansion": self.episodes,
+            "confidence.kind": self._confidence_kind(),
+            "confidence.value": self.multiplier,
+            "process_noise_std": self.process_noise,
+            "evaluate_every": self.evaluate_every,
+        }
+        for path, value in options.items():
+            if value is not None:
+                override(plain, path, value)
+        for path, value in (assignment(text) for group in self.changes for text in group):
+            override(plain, path, value)
+        return Config.from_json(plain)
+
+    def _confidence_kind(self) -> str | None:
+        if self.multiplier is None:
+            return self.confidence
+        if self.confidence not in (None, "fixed"):
+            raise ConfigError(
+                f"got --multiplier and --confidence {self.confidence}; expected one of the two, as --multiplier fixes "
+                "what the rule would choose: leave one away"
+            )
+        return "fixed"
+
+
+def assignment(text: str) -> tuple[str, Any]:
+    """KEY.PATH=VALUE as path and value; what is not JSON is a text."""
+    path, equals, value = text.partition("=")
+    if not equals or not path:
+        raise ConfigError(f"--set got {text!r}; expected KEY.PATH=VALUE, for instance planning.search.horizon=30")
+    try:
+        return path, json.loads(value)
+    except ValueError:
+        return path, value
+
+
+def override(plain: dict[str, Any], path: str, value: Any) -> None:
+    """Change one entry of settings as JSON; whether the value will do is for `Config.from_json` to say."""
+    if path == "confidence.kind":
+        # Rules have different entries: another rule starts from its own defaults.
+        require_known(path, value, CONFIDENCE)
+        if value != plain["confidence"]["kind"]:
+            plain["confidence"] = Config(confidence=CONFIDENCE[value]()).to_json()["confidence"]
+        return
+    *parents, name = path.split(".")
+    node = plain
+    for parent in parents:
+        node = node.get(parent) if isinstance(node, dict) else None
+    if not isinstance(node, dict) or name not in node:
+        raise ConfigError(_unknown(path, plain))
+    node[name] = value
+
+
+def _unknown(path: str, plain: dict[str, Any]) -> str:
+    known = list(_paths(plain))
+    try:
+        require_known("setting", path, known)
+    except ConfigError as error:
+        hint = str(error).partition("Did you mean")[1:]
+        return f"unknown setting {path!r}; `actsafe train --dry-run` prints all {len(known)}. {''.join(hint)}".rstrip()
+    return f"{path} cannot be set"
+
+
+def _paths(plain: dict[str, Any], prefix: str = "") -> list[str]:
+    found = []
+    for name, value in plain.items():
+        found += _paths(value, f"{prefix}{name}.") if isinstance(value, dict) else [prefix + name]
+    return found

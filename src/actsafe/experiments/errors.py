@@ -1,0 +1,5 @@
+"""What a user can put right. Light to import: the command line reports these without having loaded anything else."""
+
+
+class UserError(Exception):
+    """Something that is not a fault of the program: the message says what was got, what was expected, what to do."""

@@ -1,0 +1,81 @@
+"""Where and by which command a run was made. Nothing that names a person: no host, no user, no path of the machine."""
+
+import os
+import platform
+import shlex
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import jax
+
+
+def machine() -> dict[str, Any]:
+    """This machine: processor, cores, memory, accelerator, operating system, and the versions that computed."""
+    return {
+        "cpu": _cpu_model(),
+        "cores": _num_cores(),
+        "memory_gib": _memory_gib(),
+        "accelerator": accelerator(),
+        "os": _operating_system(),
+        "python": platform.python_version(),
+        "jax": jax.__version__,
+        "actsafe": _version("actsafe"),
+    }
+
+
+def accelerator() -> str | None:
+    """Kind and number of what JAX computes on, or None for the CPU."""
+    devices = jax.devices()
+    return None if devices[0].platform == "cpu" else f"{len(devices)} x {devices[0].device_kind}"
+
+
+def command_line(arguments: Sequence[str] | None = None) -> str:
+    """The command as it was typed, the home folder written as ~; `arguments` without the program's name."""
+    program, typed = ("actsafe", list(arguments)) if arguments is not None else (Path(sys.argv[0]).name, sys.argv[1:])
+    home = str(Path.home())
+    shortened = [part.replace(home, "~") if len(home) > 1 else part for part in typed]
+    return shlex.join([program, *shortened]).strip()
+
+
+def session(command: str, first_episode: int) -> dict[str, Any]:
+    """One stretch of work on a run: from which episode on, by which command, on which machine."""
+    return {"command": command, "machine": machine(), "first_episode": first_episode}
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def _num_cores() -> int:
+    """Cores this process may use, which in a container are fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _memory_gib() -> float | None:
+    try:
+        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    except (ValueError, OSError, AttributeError):
+        return None
+
+
+def _operating_system() -> str:
+    try:
+        name = platform.freedesktop_os_release()["PRETTY_NAME"]
+    except (OSError, KeyError):
+        name = f"{platform.system()} {platform.release()}"
+    return f"{name}, {platform.machine()}"
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,267 @@
+"""Bad input gets one clear message and exit code 2, and leaves what was there untouched."""
+
+import errno
+import json
+import os
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from actsafe.experiments.folder import RunFolder
+from actsafe.experiments.presets import tiny
+from actsafe.problems import PROBLEMS, Pendulum
+
+TINY = ("train", "--preset", "tiny")
+PLAINEST = ("--set", "planning.search.horizon=2", "planning.search.num_iterations=1", "planning.feedback_effort=null")
+"""Settings that compile fast, where the planner does not matter."""
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+
+
+@pytest.fixture
+def refused(actsafe):
+    """Run a command that must be refused: one message on stderr, exit code 2. Gives the message."""
+
+    def _refused(*arguments: object) -> str:
+        code, _, errors = actsafe(*arguments)
+        assert code == 2, errors
+        assert "Traceback" not in errors
+        return errors
+
+    return _refused
+
+
+@pytest.mark.parametrize(
+    ("arguments", "nearest"),
+    [
+        (("trian",), "train"),
+        ((*TINY, "--problem", "pendulm"), "pendulum"),
+        ((*TINY, "--algorithm", "actsave"), "actsafe"),
+        (("train", "--preset", "gp-pendlum"), "gp-pendulum"),
+        ((*TINY, "--budgt", "1"), "--budget"),
+        ((*TINY, "--confidence", "calibratd"), "calibrated"),
+        ((*TINY, "--set", "planning.search.horizn=3"), "planning.search.horizon"),
+        ((*TINY, "--set", "gp.kernel=matern"), "matern52"),
+        (("reproduce", "gp-cartpol"), "gp-cartpole"),
+        (("reproduce", "tiny", "--algorithms", "opx"), "opax"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_the_nearest(refused, arguments, nearest):
+    assert nearest in refused(*arguments)
+    assert not list(Path().iterdir()), "nothing was made"
+
+
+def test_an_unknown_task_is_answered_with_the_nearest(refused, finished, tree_of):
+    before = tree_of(finished)
+    assert "'swing_up'" in refused("evaluate", finished, "--task", "swingup")
+    assert tree_of(finished) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--budget", "-1"), "budget must be a finite number of at least 0, got -1"),
+        (("--budget", "nan"), "budget must be a finite number"),
+        (("--budget", "inf"), "budget must be a finite number"),
+        (("--budget", "much"), "--budget"),
+        (("--process-noise", "-0.1"), "process_noise_std"),
+        (("--episodes", "0"), "at least 1 episode"),
+        (("--seeds", "1", "1"), "seeds must be"),
+        (("--seeds",), "seeds must be"),
+        (("--set", "schedule.num_seed_decisions=0"), "at least one transition"),
+        (("--set", "planning.search.horizon=2.5"), "planning.search.horizon must be a whole number, got 2.5"),
+        (("--set", "gp=3"), "gp"),
+        (("--set", "gp.fit=3"), "gp.fit must be an object"),
+        (("--set", "gp.noise_std=NaN"), "gp.noise_std must be a finite number"),
+        (("--set", "horizon"), "expected KEY.PATH=VALUE"),
+        (("--multiplier", "2", "--confidence", "theory"), "expected one of the two"),
+        (("--multiplier", "-2"), "confidence.value must be at least 0"),
+    ],
+)
+def test_a_value_that_will_not_do_is_refused(refused, arguments, said):
+    assert said in refused(*TINY, *arguments)
+    assert not list(Path().iterdir()), "nothing was made"
+
+
+def test_a_process_has_the_exit_code_too(start):
+    process = start("train", "--budget", "-1")
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 2
+    assert errors.startswith("error: budget must be")
+    assert len(errors.splitlines()) == 1
+
+
+def test_debugging_shows_where_an_error_is_from(actsafe, monkeypatch):
+    monkeypatch.setenv("ACTSAFE_DEBUG", "1")
+    with pytest.raises(ValueError, match="budget"):
+        actsafe(*TINY, "--budget", "-1")
+
+
+class NotANumber(Pendulum):
+    """The first observation is not a number."""
+
+    def reset(self, key):
+        return jnp.array([-1.0, 0.0, jnp.nan])
+
+
+class Unbounded(Pendulum):
+    """The speed becomes infinite."""
+
+    def simulate(self, state, action):
+        return jnp.array([-1.0, 0.0, jnp.inf])
+
+
+class NotANumberOnceItActs(Pendulum):
+    """The seed policy sees nothing of the fault."""
+
+    def simulate(self, state, action):
+        return jnp.where(jnp.abs(action[0]) > 0.0, jnp.nan, Pendulum.simulate(self, state, action))
+
+
+class Rewarding(Pendulum):
+    """A cost below zero."""
+
+    def cost(self, state, margin=0.0):
+        return Pendulum.cost(self, state, margin) - 0.25
+
+
+class FastFromTheStart(Pendulum):
+    """Zero input is not safe."""
+
+    def reset(self, key):
+        return jnp.array([-1.0, 0.0, 7.0])
+
+
+class Still(Pendulum):
+    """It never moves: all data points are the same but for the action."""
+
+    def simulate(self, state, action):
+        return state
+
+
+@pytest.mark.parametrize(
+    ("problem", "said", "episodes_kept"),
+    [
+        (NotANumber, "expected finite numbers", 0),
+        (Unbounded, "expected finite numbers", 0),
+        (NotANumberOnceItActs, "of episode 1 (seed 0); expected finite numbers", 1),
+        (Rewarding, "negative cost -0.25", 0),
+        (FastFromTheStart, "zero input) is not safe", 0),
+    ],
+)
+def test_a_problem_that_is_none_is_refused(refused, monkeypatch, problem, said, episodes_kept):
+    monkeypatch.setitem(PROBLEMS, "broken", problem)
+    errors = refused(*TINY, *PLAINEST, "--problem", "broken", "--out", "run")
+    assert errors.startswith("error: ")
+    assert said in errors
+    assert RunFolder.open(Path("run")).num_committed == episodes_kept
+
+
+def test_a_system_that_never_moves_is_learned_all_the_same(actsafe, monkeypatch):
+    monkeypatch.setitem(PROBLEMS, "still", Still)
+    code, _, errors = actsafe(*TINY, *PLAINEST, "--problem", "still", "--episodes", "1", "--out", "run")
+    assert code == 0, errors
+    folder = RunFolder.open(Path("run"))
+    assert [row["exploration_cost"] for row in folder.rows("metrics")] == [0.0, 0.0]
+    states = folder.trajectory(1)["states"]
+    np.testing.assert_array_equal(states, np.broadcast_to([-1.0, 0.0, 0.0], states.shape))
+    assert np.all(np.isfinite(folder.trajectory(1)["pessimistic_costs"]))
+
+
+def test_evaluating_without_data_is_refused(refused):
+    RunFolder.create(Path("run"), tiny())
+    assert "no committed episode" in refused("evaluate", "run")
+    assert "no exploration episode" in refused("plot", "run")
+
+
+def test_a_folder_that_is_taken_is_not_overwritten(refused, finished, tree_of):
+    before = tree_of(finished)
+    assert f"actsafe resume {finished}" in refused(*TINY, "--out", finished)
+    assert "other settings (seeds differ)" in refused_after_move(refused, finished)
+    assert tree_of(finished) == before
+
+
+def refused_after_move(refused, finished: Path) -> str:
+    """`reproduce` where the folder of its first run holds another."""
+    Path("out").mkdir()
+    (Path("out") / "actsafe").symlink_to(finished)
+    return refused("reproduce", "tiny", "--algorithms", "actsafe", "--seeds", "5", "--out", "out")
+
+
+def test_files_that_are_no_runs_are_left_alone(refused):
+    Path("notes").mkdir()
+    Path("notes/mine.txt").write_text("mine")
+    Path("file").write_text("mine")
+    assert "exists already" in refused(*TINY, "--out", "notes")
+    assert "exists already" in refused(*TINY, "--out", "file")
+    assert "Not a directory" in refused(*TINY, "--out", "file/run")
+    assert "no demo" in refused("demo", "--out", "notes")
+    assert "no config.json" in refused("resume", "notes")
+    assert "nothing of that name" in refused("resume", "nowhere")
+    assert [str(path) for path in sorted(Path().rglob("*"))] == ["file", "notes", "notes/mine.txt"]
+
+
+@pytest.mark.parametrize("command", ["resume", "evaluate", "plot"])
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda config: {**config, "schema": 99}, "install a newer actsafe"),
+        (lambda config: {"config": config["config"]}, "was not written by actsafe"),
+        (lambda config: [], "was not written by actsafe"),
+        (lambda config: {**config, "config": []}, "cannot be used"),
+        (lambda config: {**config, "config": {**config["config"], "surprise": 1}}, "unknown setting 'surprise'"),
+        (lambda config: {**config, "config": {**config["config"], "seeds": "all"}}, "seeds must be a list"),
+        (lambda config: "{ not JSON", "damaged"),
+    ],
+)
+def test_a_config_that_cannot_be_read_is_refused(refused, finished, tree_of, command, change, said):
+    path = finished / "config.json"
+    changed = change(json.loads(path.read_text()))
+    path.write_text(changed if isinstance(changed, str) else json.dumps(changed))
+    before = tree_of(finished)
+    assert said in refused(command, finished)
+    assert tree_of(finished) == before
+
+
+def test_a_full_disk_stops_a_run_that_can_go_on_later(
+    refused, actsafe, unfinished, tiny_run, tree_of, assert_same_run, monkeypatch
+):
+    before = tree_of(unfinished / "episodes")
+    real_fsync, calls = os.fsync, []
+
+    def fsync(descriptor: int) -> None:
+        calls.append(descriptor)
+        if len(calls) > 5:  # provenance.json, the two .jsonl files, and two files of the episode are still written
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real_fsync(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fsync)
+        errors = refused("resume", unfinished)
+    assert "the disk is full" in errors
+    assert "actsafe resume" in errors
+    assert tree_of(unfinished / "episodes") == before
+
+    assert actsafe("resume", unfinished)[0] == 0
+    assert_same_run(unfinished, tiny_run)
+
+
+def test_a_disk_that_takes_no_more_bytes(start, unfinished, tree_of):
+    """A real limit of the system on the size of files."""
+    before = tree_of(unfinished / "episodes")
+    program = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)); "
+        "from actsafe.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    )
+    process = start("resume", unfinished, program=("-W", "ignore", "-c", program))
+    _, errors = process.communicate(timeout=600)
+    assert process.returncode == 2, errors
+    assert "could not be written (File too large)" in errors
+    assert "Traceback" not in errors
+    assert tree_of(unfinished / "episodes") == before

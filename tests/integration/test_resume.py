@@ -1,0 +1,170 @@
+"""A run that is killed at any moment and resumed is, bit for bit, the run that was not."""
+
+import itertools
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from actsafe.cli import progress
+from actsafe.experiments.folder import RunFolder
+from actsafe.experiments.presets import tiny
+from actsafe.experiments.results import entries
+
+HERE = Path(__file__).parent
+
+
+def test_a_commit_killed_at_any_touch_of_a_file_leaves_it_whole_or_absent(start, tmp_path):
+    """Every single point at which a commit can be cut off, in forked processes that are really killed."""
+    process = start(tmp_path, program=(str(HERE / "killed_commits.py"),))
+    output, errors = process.communicate(timeout=600)
+    assert process.returncode == 0, errors
+    assert int(output) > 50
+
+
+def test_killed_runs_resume_to_the_same_bits(start, tiny_run, tmp_path, assert_same_run):
+    """Killed at random touches of its files, then by the clock, until it is done."""
+    randomness = random.Random(2)
+    path = tmp_path / "run"
+    # In the commit of the first planned episode, while the run is taken up again, and in a further commit.
+    killed_at = [randomness.randint(36, 53), randomness.randint(3, 15), randomness.randint(14, 34)]
+    for touch in killed_at:
+        begin = ("resume", path) if (path / "config.json").exists() else ("train", "--preset", "tiny", "--out", path)
+        process = start("SIGKILL", path, touch, *begin, program=(str(HERE / "killed.py"),))
+        output, errors = process.communicate(timeout=600)
+        assert process.returncode == -signal.SIGKILL, (touch, output, errors)
+
+    process = start("resume", path)
+    try:
+        process.communicate(timeout=randomness.uniform(2.0, 5.0))
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+
+    process = start("resume", path)
+    output, errors = process.communicate(timeout=600)
+    assert process.returncode == 0, (killed_at, output, errors)
+    assert_same_run(path, tiny_run)
+    assert_ledger_is_complete(path)
+    assert not list(path.rglob(".*")), "what interrupted writes left has been cleared"
+
+
+def assert_ledger_is_complete(path: Path) -> None:
+    config = json.loads((path / "config.json").read_text())["config"]
+    episodes = range(1 + config["schedule"]["num_expansion"] + config["schedule"]["num_exploitation"])
+    for name in ("metrics.jsonl", "ledger.jsonl"):
+        rows = [json.loads(line) for line in (path / name).read_text().splitlines()]
+        assert [(row["episode"], row["seed"]) for row in rows] == list(itertools.product(episodes, config["seeds"]))
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_request_to_stop_is_met_cleanly(
+    actsafe, unfinished, tiny_run, tree_of, assert_same_run, monkeypatch, number, code
+):
+    before = tree_of(unfinished / "episodes")
+    with monkeypatch.context() as patch:
+        patch.setattr(progress._Lines, "decisions", lambda self, count: os.kill(os.getpid(), number))
+        got, _, errors = actsafe("resume", unfinished)
+    assert got == code
+    assert "1 of 2 episodes are kept" in errors
+    assert f"actsafe resume {unfinished}" in errors
+    assert tree_of(unfinished / "episodes") == before
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL, "the handlers are put back"
+
+    assert actsafe("resume", unfinished)[0] == 0
+    assert_same_run(unfinished, tiny_run)
+
+
+def test_sigterm_ends_a_process_with_its_code(start, unfinished):
+    """As a scheduler sees it."""
+    process = start("SIGTERM", unfinished, 6, "resume", unfinished, program=(str(HERE / "killed.py"),))
+    _, errors = process.communicate(timeout=600)
+    assert process.returncode == 143
+    assert f"Go on with: actsafe resume {unfinished}" in errors
+
+
+def test_resuming_a_finished_run_changes_nothing(actsafe, finished, tree_of):
+    before = tree_of(finished)
+    code, output, _ = actsafe("resume", finished)
+    assert code == 0
+    assert "finished" in output
+    assert tree_of(finished) == before
+
+
+def test_a_run_resumed_elsewhere_names_both_machines(actsafe, unfinished):
+    path = unfinished / "provenance.json"
+    sessions = json.loads(path.read_text())
+    sessions[0]["machine"]["cpu"] = "a processor of another time"
+    path.write_text(json.dumps(sessions))
+
+    assert actsafe("resume", unfinished)[0] == 0
+    folder = RunFolder.open(unfinished)
+    assert [session["first_episode"] for session in folder.sessions()] == [0, 2]
+    entry = entries(folder)[0]
+    assert entry["machine"]["cpu"] == "a processor of another time"
+    assert [machine["cpu"] for machine in entry["also_computed_on"]] == [folder.sessions()[1]["machine"]["cpu"]]
+
+
+def test_two_processes_do_not_work_on_one_run(actsafe, unfinished, tree_of):
+    before = tree_of(unfinished)
+    with RunFolder.open(unfinished).locked():
+        code, _, errors = actsafe("resume", unfinished)
+    assert code == 2
+    assert "another process" in errors
+    assert tree_of(unfinished) == before
+
+
+def test_a_truncated_checkpoint_falls_back_to_the_one_before(actsafe, finished, tiny_run, assert_same_run):
+    truncate(finished, 2)
+    assert actsafe("resume", finished)[0] == 0
+    assert_same_run(finished, tiny_run)
+    assert (finished / "episodes" / "damaged-0002-1").is_dir(), "set aside, not deleted"
+
+
+def test_an_altered_checkpoint_falls_back_to_the_one_before(actsafe, finished, tiny_run, assert_same_run):
+    path = finished / "episodes" / "0002" / "checkpoint.npz"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(bytes(content))
+    assert actsafe("resume", finished)[0] == 0
+    assert_same_run(finished, tiny_run)
+
+
+def test_without_a_sound_checkpoint_nothing_is_touched(actsafe, finished, tree_of):
+    truncate(finished, 1)
+    truncate(finished, 2)
+    before = tree_of(finished)
+    for command in ("resume", "evaluate"):
+        code, _, errors = actsafe(command, finished)
+        assert code == 2
+        assert errors.startswith("error: ")
+        assert "no sound checkpoint" in errors
+        assert "truncated" in errors
+        assert tree_of(finished) == before
+
+
+def test_evaluation_with_a_damaged_checkpoint_uses_the_one_before_and_changes_nothing(actsafe, finished, tree_of):
+    truncate(finished, 2)
+    before = tree_of(finished)
+    code, output, _ = actsafe("evaluate", finished, "--episodes", "1", "--task", "swing_up")
+    assert code == 0
+    assert "after 1 of 2 episodes" in output
+    assert tree_of(finished) == before
+
+
+def truncate(path: Path, episode: int) -> None:
+    file = path / "episodes" / f"{episode:04d}" / "checkpoint.npz"
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+def test_a_start_that_was_cut_off_does_not_block_the_folder(tmp_path):
+    path = tmp_path / "run"
+    path.mkdir()
+    (path / ".config.json.0123456789ab").write_text("{")
+    assert RunFolder.create(path, tiny()).num_committed == 0
+    shutil.rmtree(path)
