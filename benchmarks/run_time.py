@@ -1,10 +1,11 @@
 """Seconds per ten-episode run, through the runner, compilation apart; against the authors' time and the reference."""
 
 import argparse
+import copy
 import dataclasses
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from workloads import REFERENCES, calls_per_plan, make_model, predictions_per_pl
 from actsafe.experiments.config import Config
 from actsafe.experiments.folder import RunFolder
 from actsafe.experiments.presets import PRESETS
-from actsafe.experiments.runner import Trainer
+from actsafe.experiments.runner import Programs, Trainer
 
 AUTHORS_HOURS = 13.4
 """Hours of one of the authors' runs, as published; their machine, not ours."""
@@ -38,6 +39,14 @@ METHOD = {
 }
 
 PHASES = ("explore", "learn", "evaluate", "other")
+
+FOLLOWING = {
+    "believe": {"other": "explore"},
+    "absorb": {"explore": "learn"},
+    "start": {"learn": "evaluate"},
+    "coverages": {"explore": "other", "learn": "other", "evaluate": "other"},
+}
+"""The phase that a call of a program begins, by the phase it is called in."""
 
 
 class CompileClock:
@@ -65,21 +74,21 @@ class CompileClock:
 class PhaseClock:
     """Sorts the time of a run by phase, from the moments at which the runner calls its compiled programs.
 
-    An episode explores until it absorbs, learns until it has recalibrated, evaluates until it is committed.
+    An episode explores from the first belief on, learns from `absorb` on, evaluates from the next start on; `coverages`
+    begins its commit.
     """
 
-    def __init__(self, trainer: Trainer) -> None:
+    def __init__(self, programs: Programs) -> None:
         self.marks: list[tuple[str, float]] = [("other", time.perf_counter())]
-        programs = trainer.programs
-        programs.start = self._around(
-            programs.start, before=lambda phase: "explore" if phase == "other" else "evaluate"
-        )
-        programs.absorb = self._around(programs.absorb, before=lambda phase: "learn")
-        programs.coverages = self._around(programs.coverages, before=lambda phase: "other")
+        self.programs = copy.copy(programs)
+        """The same programs, watched."""
+        for name, following in FOLLOWING.items():
+            setattr(self.programs, name, self._watched(getattr(programs, name), following))
 
-    def _around(self, program: Callable[..., Any], before: Callable[[str], str]) -> Callable[..., Any]:
+    def _watched(self, program: Callable[..., Any], following: Mapping[str, str]) -> Callable[..., Any]:
         def call(*args: Any) -> Any:
-            self.mark(before(self.marks[-1][0]))
+            phase = self.marks[-1][0]
+            self.mark(following.get(phase, phase))
             return program(*args)
 
         return call
@@ -155,15 +164,14 @@ def make_config(options: argparse.Namespace) -> Config:
 
 
 def timed_run(
-    path: Path, config: Config, compilation: CompileClock, programs: Any = None
-) -> tuple[dict[str, Any], Any]:
+    path: Path, config: Config, compilation: CompileClock, programs: Programs | None = None
+) -> tuple[dict[str, Any], Programs]:
     """Times of one run from the creation of its folder to its last commit, and the programs it compiled."""
     started = time.perf_counter()
     trainer = Trainer(RunFolder.create(path, config), on_episode=lambda rows: progress(f"episode {rows[0]['episode']}"))
-    own = trainer.programs
-    if programs is not None:
-        trainer.programs = own = programs
-    phases = PhaseClock(trainer)
+    programs = trainer.programs if programs is None else programs
+    phases = PhaseClock(programs)
+    trainer.programs = phases.programs
     trainer.run()
     seconds = time.perf_counter() - started
     compile_seconds = compilation.within(started, started + seconds)
@@ -176,7 +184,7 @@ def timed_run(
         "phases": phases.summary(compilation),
         "seconds_of_episodes": [timing["seconds"] for timing in trainer.folder.timing()],
     }
-    return times, own
+    return times, programs
 
 
 def plans_per_episode(config: Config) -> list[int]:

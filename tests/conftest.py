@@ -8,6 +8,8 @@ import os
 
 # Before JAX is imported, and in the environment so that processes which a test starts have it too.
 os.environ["JAX_PLATFORMS"] = "cpu"
+# Matrices here are small: threads of the linear algebra library would only wait for each other.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import jax
 import jaxtyping

@@ -42,7 +42,7 @@ def random_actions(num_decisions, *shape):
 
 
 def test_every_problem_is_registered():
-    ours = {id for id in gymnasium.registry if id.startswith("actsafe/")}
+    ours = {name for name in gymnasium.registry if name.startswith("actsafe/")}
     assert ours == {environment_id(name) for name in PROBLEMS}
 
 

@@ -98,7 +98,7 @@ def test_a_terminal_shows_a_bar(unfinished):
     assert " 33%" in text, "50 of 150 decisions: the episode and two evaluations"
 
 
-@pytest.mark.parametrize(("seconds", "said"), [(3.4, "3 s"), (75, "1 min 15 s"), (7260, "2 h 1 min")])
+@pytest.mark.parametrize(("seconds", "said"), [(3.4, "3 s"), (75.0, "1 min 15 s"), (7260.0, "2 h 1 min")])
 def test_durations_are_for_people(seconds, said):
     assert progress.duration(seconds) == said
 

@@ -193,11 +193,11 @@ def test_fit_is_the_most_probable_kernel_under_the_prior():
 
 
 def test_fit_uses_at_most_the_points_it_may():
-    """With room for ten of 30 rows, 20 of which repeat the first ones, the fit is that of the ten that differ."""
+    """With room for ten of 30 rows, each of ten and two copies of it, the fit is that of the ten that differ."""
     inputs, targets = random_data(8, num=10, num_inputs=2)
-    thrice, is_data = np.tile(inputs, (3, 1)), np.arange(30) < 27
+    thrice, is_data = np.repeat(inputs, 3, axis=0), np.arange(30) < 29
     # The copies have other targets: a copy chosen in place of its original, or beside it, would change the fit.
-    changed = np.concatenate([targets, targets + 5.0, targets + 5.0])
+    changed = np.repeat(targets, 3) + 5.0 * (np.arange(30) % 3 > 0)
     start = our_kernel(SquaredExponential, [1.0, 1.0], 1.0)
     expected = fit(start, inputs, targets, num_steps=50)
     ours = fit(start, thrice, changed, is_data, num_steps=50, max_points=10)

@@ -381,7 +381,7 @@ def _(problem: Pendulum, state: State) -> Frame:
 
 @draw.register
 def _(problem: Cartpole, state: State) -> Frame:
-    """The cart on its rail between the two limits, with its pole; a cart beyond a limit is red, one beyond the frame at its edge."""
+    """The cart on its rail between the two limits, with its pole; red beyond a limit, at the edge beyond the frame."""
     position, cos, sin = (float(value) for value in state[:3])
     limit, length = float(problem.params.position_limit), float(problem.params.pole_length)
     # From the largest thing to be seen, so that another limit or pole still fits.

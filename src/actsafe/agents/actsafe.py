@@ -90,7 +90,16 @@ class Agent:
             rewards = jnp.stack([reward(state, action) for reward in problem.tasks.values()])
             unknown = jnp.asarray(jnp.inf)
             return step.state, Decision(
-                state, action, step.state, step.cost, step.inner_cost, rewards, -unknown, unknown, jnp.asarray(False), jnp.asarray(False)
+                state,
+                action,
+                step.state,
+                step.cost,
+                step.inner_cost,
+                rewards,
+                -unknown,
+                unknown,
+                jnp.asarray(False),
+                jnp.asarray(False),
             )
 
         _, record = jax.lax.scan(decide, problem.reset(reset_key), jax.random.split(noise_key, num_seed_decisions))

@@ -62,7 +62,7 @@ class PlanningSettings:
     preflight_particles: int = 32
     """Fresh particles of the check before a plan is executed: what was optimised against some is judged by others."""
     feedback_effort: float | None = 1.0
-    """Price of an action in the feedback that imagined particles have (see objectives/feedback.py); None for open loop."""
+    """Price of an action in the feedback of imagined particles (objectives/feedback.py); None for open loop."""
 
     def __post_init__(self) -> None:
         if self.preflight_particles < 1:
@@ -121,7 +121,7 @@ class Planner(eqx.Module):
         return self._check(plans, costs, budget), found
 
     def _track(self, state: State, plan: Plan) -> Tracking:
-        """The feedback of imagined particles, around what is left of the previous plan; none where plans are open loop."""
+        """The feedback of imagined particles around what is left of the previous plan; none for open loop."""
         if self.settings.feedback_effort is None:
             return no_tracking(self.problem, plan.shape[0])
         return track(self.problem, self.model, state, plan, effort=self.settings.feedback_effort)
@@ -129,7 +129,7 @@ class Planner(eqx.Module):
     def _check(
         self, plans: Float[Array, "plan time action"], costs: Float[Array, " plan"], budget: Float[Array, ""]
     ) -> Checked:
-        """The first plan whose cost is within the budget, or else the cheapest; a cost that is not known is infinite."""
+        """The first plan whose cost is within the budget, or else the cheapest; an unknown cost is infinite."""
         costs = jnp.where(jnp.isfinite(costs), costs, jnp.inf)
         is_feasible = costs <= budget
         chosen = jnp.where(jnp.any(is_feasible), jnp.argmax(is_feasible), jnp.argmin(costs))

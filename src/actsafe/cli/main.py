@@ -10,6 +10,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 
+# Factorisations here are small and many: with threads of its own the linear algebra library mostly waits for itself,
+# twenty times as long on a busy machine. Read once, when that library is loaded: before anything below.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import tyro
 
 from actsafe.cli.stopping import Stopped

@@ -44,7 +44,7 @@ def no_tracking(problem: Problem, horizon: int) -> Tracking:
 def track(
     problem: Problem, model: Model, state: State, plan: Float[Array, "time action"], *, effort: float
 ) -> Tracking:
-    """The mean trajectory of `plan`, and gains K_t of the finite-horizon LQR that holds it: u = plan_t + K_t (s - s_mean,t).
+    """The mean trajectory of `plan`, and gains that hold it: u = plan_t + K_t (s - s_mean,t), a finite-horizon LQR.
 
     Deviations cost sum_j (ds_j / state_scale_j)^2 and actions `effort` |du|^2. A trajectory whose linearisation is not
     finite gets no feedback.

@@ -12,7 +12,7 @@ from actsafe.problems.base import Problem, State
 
 
 class ParticleNoise(NamedTuple):
-    """Standard normal draws that move particles; drawn once and shared by all plans, so that plans differ by merit alone."""
+    """Standard normal draws that move particles; shared by all plans, so that these differ by merit alone."""
 
     epistemic: Float[Array, "particle time state"]
     aleatoric: Float[Array, "particle time state"]

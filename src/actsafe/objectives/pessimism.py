@@ -1,4 +1,4 @@
-"""The value and the pessimistic cost of a plan: optimism about reward, pessimism about cost, over the same particles."""
+"""The value and the pessimistic cost of a plan: optimism about reward, pessimism about cost, same particles."""
 
 import dataclasses
 

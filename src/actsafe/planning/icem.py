@@ -1,4 +1,4 @@
-"""iCEM: the improved cross-entropy method (Pinneri et al., 2020), as a pure function of what it is asked to maximise."""
+"""iCEM: the improved cross-entropy method (Pinneri et al., 2020), a pure function of what it is to maximise."""
 
 import dataclasses
 from collections.abc import Callable
@@ -152,8 +152,9 @@ def search(
         elites = plans[elite]
         mean = settings.smoothing * mean + (1.0 - settings.smoothing) * jnp.mean(elites, axis=0)
         std = settings.smoothing * std + (1.0 - settings.smoothing) * jnp.std(elites, axis=0)
-        keep = elite[: settings.num_kept]
-        kept = (plans[keep], jax.tree.map(lambda x: x[keep], evaluation)) if settings.num_kept else None
+        if settings.num_kept:
+            keep = elite[: settings.num_kept]
+            kept = (plans[keep], Evaluation(evaluation.value[keep], evaluation.cost[keep]))
 
     elites = kept[0] if kept is not None else memory.elites
     return found._replace(memory=Memory(found.best, elites))

@@ -1,7 +1,7 @@
 """What a constrained Markov decision process is here.
 
-A problem knows its dynamics, its tasks (rewards), its cost and its budget. It imports no learning code, holds no mutable
-state, and every method is a pure function that can be jitted, vmapped and differentiated.
+A problem knows its dynamics, its tasks (rewards), its cost and its budget. It imports no learning code, holds no
+mutable state, and every method is a pure function that can be jitted, vmapped and differentiated.
 """
 
 import abc
@@ -53,8 +53,8 @@ class Problem(eqx.Module):
     state_scale: eqx.AbstractClassVar[tuple[float, ...]]
     """Prior knowledge: the typical size of each state coordinate. Inputs are not magnified beyond it."""
     change_scale: eqx.AbstractClassVar[tuple[float, ...]]
-    """Prior knowledge: how much each state coordinate may plausibly change in one decision. A model without data assumes
-    this much uncertainty, and never less than it before data says so."""
+    """Prior knowledge: how much each state coordinate may plausibly change in one decision. A model without data
+    assumes this much uncertainty, and never less than it before data says so."""
 
     @property
     def state_dim(self) -> int:
@@ -120,5 +120,3 @@ def on_unit_circle(cosine: Scalar, sine: Scalar) -> tuple[Scalar, Scalar]:
     is_zero = length <= 1e-12
     safe = jnp.where(is_zero, 1.0, length)
     return jnp.where(is_zero, 1.0, cosine / safe), jnp.where(is_zero, 0.0, sine / safe)
-
-

@@ -31,10 +31,8 @@ def standard_scores(
     return jnp.where(is_known, scores, jnp.inf), (prediction.epistemic_std >= prediction.aleatoric_std) | ~is_known
 
 
-def conformal_quantile(
-    scores: Float[Array, " n"], is_evidence: Bool[Array, " n"], coverage: float
-) -> Float[Array, ""]:
-    """The score that at least `coverage` of exchangeable further scores stay below: the ceil((n+1) coverage)-th smallest.
+def conformal_quantile(scores: Float[Array, " n"], is_evidence: Bool[Array, " n"], coverage: float) -> Float[Array, ""]:
+    """The ceil((n+1) coverage)-th smallest score: at least `coverage` of exchangeable further scores stay below it.
 
     Where n is too small for that rank the largest score stands in; -inf without evidence.
     """
@@ -44,7 +42,9 @@ def conformal_quantile(
     return jnp.where(count > 0, ordered[rank - 1], -jnp.inf)
 
 
-def coverage(scores: Float[Array, " n"], is_evidence: Bool[Array, " n"], multiplier: Float[Array, ""]) -> Float[Array, ""]:
+def coverage(
+    scores: Float[Array, " n"], is_evidence: Bool[Array, " n"], multiplier: Float[Array, ""]
+) -> Float[Array, ""]:
     """The share of the evidence that lies within `multiplier` standard deviations; not a number without evidence."""
     inside = jnp.sum(is_evidence & (scores <= multiplier))
     return inside / jnp.sum(is_evidence)

@@ -31,7 +31,9 @@ class Kernel(eqx.Module):
         """k(left_i, right_j)."""
         return self.of_scaled(jax.vmap(self.scale)(left)[:, None], jax.vmap(self.scale)(right)[None])
 
-    def of_scaled(self, left: Float[Array, "*#batch input"], right: Float[Array, "*#batch input"]) -> Float[Array, "*batch"]:
+    def of_scaled(
+        self, left: Float[Array, "*#batch input"], right: Float[Array, "*#batch input"]
+    ) -> Float[Array, "*batch"]:
         """k between inputs that were scaled before. Differences, not a product of norms: k(x, x) is exact."""
         return self.variance * self.correlation(jnp.sum((left - right) ** 2, axis=-1))
 

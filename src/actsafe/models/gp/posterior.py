@@ -112,7 +112,7 @@ def spread_order(
     noise_std: Float[Array, ""],
     size: int,
 ) -> Int[Array, " data"]:
-    """An order of the rows whose first `size` are those that, one after the other, were least known from the ones before.
+    """An order of the rows whose first `size` are, one after the other, the least known from the ones before.
 
     Greedy choice by the remaining variance, that is a pivoted Cholesky factorisation stopped after `size` columns. Rows
     of data come before padding.
