@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 from timing import arguments, compare, emit, machine, progress, ratio
-from workloads import POSTERIORS, growth_exponent, make_kernels, random_transitions
+from workloads import EXACT, POSTERIORS, growth_exponent, make_kernels, random_transitions, with_posterior
 
 from actsafe.experiments.presets import PRESETS
 from actsafe.models.gp.dynamics import GPSettings, fit_kernels, learn
@@ -55,7 +55,8 @@ def point(size: int, options: argparse.Namespace) -> dict[str, Any]:
     kernels = make_kernels(problem)
     fits = {"fit_subset": fitting(options.steps, options.max_points), "fit_all": fitting(options.steps, size)}
     cases = {name: (fit_kernels, (problem, data, kernels, settings)) for name, settings in fits.items()}
-    cases |= {f"condition_{name}": (learn, (problem, data, kernels, gp)) for name, gp in POSTERIORS.items()}
+    for name in POSTERIORS:
+        cases[f"condition_{name}"] = learn, (problem, data, kernels, with_posterior(EXACT, name))
     times, _ = compare(cases, repeats=options.repeats)
     for name in fits:
         times[name]["ms_per_step"] = times[name]["median_ms"] / options.steps
@@ -72,8 +73,7 @@ def point(size: int, options: argparse.Namespace) -> dict[str, Any]:
 
 def fitting(num_steps: int, max_points: int) -> GPSettings:
     """Settings of a fit on at most so many rows."""
-    gp = GPSettings(subset_size=None)
-    return dataclasses.replace(gp, fit=dataclasses.replace(gp.fit, num_steps=num_steps, max_points=max_points))
+    return dataclasses.replace(EXACT, fit=dataclasses.replace(EXACT.fit, num_steps=num_steps, max_points=max_points))
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ def main() -> None:
 def parse() -> argparse.Namespace:
     parser = arguments(__doc__, repeats=10)
     parser.add_argument("--presets", nargs="+", default=["demo", "gp-pendulum", "authors-pendulum"], choices=PRESETS)
-    parser.add_argument("--posteriors", nargs="+", default=list(POSTERIORS), choices=POSTERIORS)
+    parser.add_argument("--posteriors", nargs="+", default=POSTERIORS, choices=POSTERIORS)
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 10], help="numbers of seeds in one program")
     parser.add_argument("--data", type=int, default=512, help="transitions the model knows; ten episodes leave 501")
     parser.add_argument(

@@ -20,12 +20,13 @@ from actsafe.planning.coloured_noise import coloured_noise
 from actsafe.planning.icem import Memory
 from actsafe.problems.base import Problem, State
 
-POSTERIORS = {
-    "exact": GPSettings(subset_size=None),
-    "reduced_exact_mean": GPSettings(subset_size=128, is_mean_exact=True),
-    "reduced": GPSettings(subset_size=128, is_mean_exact=False),
-}
+POSTERIORS = ("exact", "reduced_exact_mean", "reduced")
 """Ours: all data; a subset for the variance; a subset for variance and mean."""
+
+SUBSET_SIZE = 128
+"""Rows of the reduced posteriors where the preset's own is exact."""
+
+EXACT = GPSettings(subset_size=None)
 
 REFERENCES = ("refactor_per_call", "refactor_per_prediction")
 """The reference, factoring once per batched call of the model or once per prediction: see refactoring.py."""
@@ -64,11 +65,18 @@ def make_kernels(problem: Problem) -> Kernel:
     return jax.vmap(SquaredExponential)(jnp.log(lengthscales), jnp.zeros(problem.state_dim))
 
 
+def with_posterior(gp: GPSettings, posterior: str) -> GPSettings:
+    """`gp` with the posterior of that name in place of its own, its subset kept; the references are exact."""
+    if not posterior.startswith("reduced"):
+        return dataclasses.replace(gp, subset_size=None)
+    size = SUBSET_SIZE if gp.subset_size is None else gp.subset_size
+    return dataclasses.replace(gp, subset_size=size, is_mean_exact=posterior == "reduced_exact_mean")
+
+
 @eqx.filter_jit
-def make_model(problem: Problem, data: Transitions, posterior: str) -> Model:
+def make_model(problem: Problem, data: Transitions, posterior: str, gp: GPSettings = EXACT) -> Model:
     """The model named in `POSTERIORS` or `REFERENCES`, conditioned on `data`."""
-    settings = POSTERIORS.get(posterior, POSTERIORS["exact"])
-    model = learn(problem, data, make_kernels(problem), settings)
+    model = learn(problem, data, make_kernels(problem), with_posterior(gp, posterior))
     if posterior in REFERENCES:
         return RefactoringGP.of(model, data, is_shared=posterior == "refactor_per_call")
     return model
@@ -105,7 +113,7 @@ def planning_case(config: Config, posterior: str, *, num_data: int, num_seeds: i
     problem = config.make_problem()
     keys = jax.random.split(jax.random.key(0), num_seeds)
     data = eqx.filter_vmap(lambda key: random_transitions(problem, num_data, key))(keys)
-    models = eqx.filter_vmap(lambda data: make_model(problem, data, posterior))(data)
+    models = eqx.filter_vmap(lambda data: make_model(problem, data, posterior, config.gp))(data)
 
     def one(model: Model, key: PRNGKeyArray) -> tuple[Planner, EpisodeState]:
         planner = make_planner(config, model)
@@ -129,6 +137,7 @@ def search_settings(config: Config) -> dict[str, Any]:
     """What the size of a plan depends on."""
     return {
         **dataclasses.asdict(config.planning.search),
+        "subset_size": config.gp.subset_size,
         "num_particles": config.objective.num_particles,
         "preflight_particles": config.planning.preflight_particles,
         "predictions_per_plan": predictions_per_plan(config),
@@ -137,7 +146,7 @@ def search_settings(config: Config) -> dict[str, Any]:
 
 def is_own_posterior(config: Config, posterior: str) -> bool:
     """Whether runs with this config use that posterior."""
-    own, it = config.gp, POSTERIORS[posterior]
+    own, it = config.gp, with_posterior(config.gp, posterior)
     return own.subset_size == it.subset_size and (it.subset_size is None or own.is_mean_exact == it.is_mean_exact)
 
 
@@ -158,12 +167,12 @@ def calls_per_plan(config: Config) -> int:
     return search.horizon * (search.num_iterations + 1)
 
 
-def flops_per_prediction(problem: Problem, posterior: str, num_data: int) -> int:
+def flops_per_prediction(config: Config, posterior: str, num_data: int) -> int:
     """Operations of one prediction as our code writes them: kernel rows, means, and L^-1 k as a full product.
 
     An exponential counts as one. The references are charged the same, so that their rate is of useful arithmetic.
     """
-    settings = POSTERIORS.get(posterior, POSTERIORS["exact"])
+    problem, settings = config.make_problem(), with_posterior(config.gp, posterior)
     subset = num_data if settings.subset_size is None else min(settings.subset_size, num_data)
     rows = num_data if settings.is_mean_exact or settings.subset_size is None else subset
     inputs = problem.state_dim + problem.action_dim
@@ -174,7 +183,7 @@ def flops_per_prediction(problem: Problem, posterior: str, num_data: int) -> int
 def arithmetic(config: Config, posterior: str, *, num_data: int, num_seeds: int, milliseconds: float) -> dict[str, Any]:
     """The floor beside a measurement: how much one plan must compute, and at what rate it did."""
     predictions = predictions_per_plan(config)
-    flops = flops_per_prediction(config.make_problem(), posterior, num_data)
+    flops = flops_per_prediction(config, posterior, num_data)
     return {
         "predictions_per_plan": predictions,
         "flops_per_prediction": flops,

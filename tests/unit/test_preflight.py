@@ -275,7 +275,7 @@ def test_feedback_makes_a_plan_cost_less():
 
 @pytest.mark.parametrize("effort", [None, 0.5])
 def test_the_search_is_told_how_to_steady_a_plan(effort):
-    """By the feedback that holds the previous plan, (0.25, 0.25), which stays as it is; others are pulled towards it."""
+    """By the feedback that holds the previous plan, (0.25, 0.25): it stays as it is, others are pulled towards it."""
     planner = make_planner(planning=dataclasses.replace(SETTINGS, feedback_effort=effort))
     previous, other = as_plan(0.25, 0.25), as_plan(-0.5, 0.25)
 
@@ -292,8 +292,8 @@ def test_the_search_is_told_how_to_steady_a_plan(effort):
 
     kept, pulled = eqx.filter_jit(steadied)(planner)
     np.testing.assert_allclose(kept, previous, rtol=0.0, atol=1e-12)
-    # One step from the end, with s' = s + u and prices 1 and 0.5, the gain is -1 / (0.5 + 1) = -2/3. After its first push
-    # the state is 0.75 behind: 0.25 + 2/3 * 0.75 = 0.75.
+    # One step from the end, with s' = s + u and prices 1 and 0.5, the gain is -1 / (0.5 + 1) = -2/3. The first push
+    # leaves the state 0.75 behind: 0.25 + 2/3 * 0.75 = 0.75.
     expected = (-0.5, 0.25) if effort is None else (-0.5, 0.75)
     np.testing.assert_allclose(pulled[:, 0], expected, rtol=0.0, atol=1e-12)
 
