@@ -5,7 +5,7 @@ import dataclasses
 from typing import Any
 
 import jax
-from timing import arguments, compare, emit, machine, progress, ratio
+from timing import Case, arguments, compare, emit, machine, progress, ratio
 from workloads import EXACT, POSTERIORS, growth_exponent, make_kernels, random_transitions, with_posterior
 
 from actsafe.experiments.presets import PRESETS
@@ -54,7 +54,9 @@ def point(size: int, options: argparse.Namespace) -> dict[str, Any]:
     data = random_transitions(problem, size, jax.random.key(0))
     kernels = make_kernels(problem)
     fits = {"fit_subset": fitting(options.steps, options.max_points), "fit_all": fitting(options.steps, size)}
-    cases = {name: (fit_kernels, (problem, data, kernels, settings)) for name, settings in fits.items()}
+    cases: dict[str, Case] = {
+        name: (fit_kernels, (problem, data, kernels, settings)) for name, settings in fits.items()
+    }
     for name in POSTERIORS:
         cases[f"condition_{name}"] = learn, (problem, data, kernels, with_posterior(EXACT, name))
     times, _ = compare(cases, repeats=options.repeats)

@@ -56,10 +56,10 @@ class CompileClock:
         self._spans: list[tuple[float, float]] = []
         jax.monitoring.register_event_duration_secs_listener(self._on_event)
 
-    def _on_event(self, event: str, seconds: float, **_: Any) -> None:
+    def _on_event(self, event: str, duration_secs: float, **_: Any) -> None:
         if event.startswith("/jax/core/compile/"):
             now = time.perf_counter()
-            self._spans.append((now - seconds, now))
+            self._spans.append((now - duration_secs, now))
 
     def within(self, start: float, end: float) -> float:
         """Seconds of compilation between two moments; spans may nest."""

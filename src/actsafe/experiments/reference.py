@@ -31,14 +31,12 @@ def _by_task(config: Config, constraint: Constraint | None, num_episodes: int) -
     # The planner expects the noise-free outcome; the episode itself has the noise.
     model = TrueDynamics(dataclasses.replace(problem, process_noise_std=0.0))
     rewards = tuple(TaskReward(problem, task) for task in problem.tasks)
-    # A single particle never deviates from the mean, so that feedback has nothing to answer to.
-    planning = dataclasses.replace(config.planning, feedback_effort=None)
 
     @eqx.filter_jit
     @eqx.filter_vmap(in_axes=(None, 0))
     def episode(weights: jax.Array, key: jax.Array) -> Decision:
         objective = Objective(Mixture(rewards, weights), num_particles=1, is_optimistic=False, constraint=constraint)
-        planner = Planner(problem, model, objective, jnp.zeros((problem.state_dim,)), planning)
+        planner = Planner(problem, model, objective, jnp.zeros((problem.state_dim,)), config.planning)
         return planner.advance(planner.begin(key), problem.num_decisions)[1]
 
     keys = jax.random.split(jax.random.key(0), num_episodes)
