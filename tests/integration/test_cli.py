@@ -140,6 +140,11 @@ def test_demo_says_what_it_found_and_is_honest_about_it(actsafe, tiny_run, monke
     assert code == 0
     assert "zero-shot swing-up ends upright" in output
 
+    alter(Path("demo/actsafe/episodes/0002/metrics.json"), swing_up_cost=0.125)
+    code, output, _ = actsafe("demo", "--no-comparison")
+    assert code == 1
+    assert "ends upright, return -" in output and "cost 0.125" in output
+
     alter(Path("demo/actsafe/episodes/0001/ledger.json"), realised_cost=0.5)
     alter(Path("demo/actsafe/episodes/0001/metrics.json"), exploration_cost=0.5)
     code, output, _ = actsafe("demo", "--no-comparison")

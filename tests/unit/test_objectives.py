@@ -192,18 +192,18 @@ def test_a_mixture_is_a_weighted_sum():
     close(reward(jnp.array([0.0, 2.0]), jnp.array([0.5]), prediction([0.6, 2.0], [0.1, 0.1])), 8.25)
 
 
-def evaluate(plans=None, *, budget=0.0, is_optimistic=True, constraint=None, model=MODEL):
+def evaluate(plans=None, *, budget=0.0, is_optimistic=True, constraint=None, model=MODEL, noise=NOISE):
     objective = Objective(
         TaskReward(PLANE, "rise"), num_particles=2, is_optimistic=is_optimistic, constraint=constraint
     )
     plans = PLAN[None] if plans is None else plans
-    return compiled_evaluate(objective, model, plans, jnp.asarray(budget))
+    return compiled_evaluate(objective, model, plans, jnp.asarray(budget), noise)
 
 
 @eqx.filter_jit
-def compiled_evaluate(objective, model, plans, budget):
+def compiled_evaluate(objective, model, plans, budget, noise=NOISE):
     return objective.evaluate(
-        PLANE, model, START, plans, gains=OPEN_LOOP, noise=NOISE, multiplier=MULTIPLIER, budget=budget
+        PLANE, model, START, plans, gains=OPEN_LOOP, noise=noise, multiplier=MULTIPLIER, budget=budget
     )
 
 
@@ -217,6 +217,13 @@ def test_value_and_cost_by_hand():
     neutral = evaluate(is_optimistic=False)
     close(neutral.value, [-0.095])
     close(neutral.cost, [0.29])
+
+
+def test_the_cost_is_that_of_one_particle_and_not_of_the_worst_at_every_step():
+    """With e = -1 at its second step the second particle ends at 1.38 - 0.3 - 0.01 = 1.07, the mean at 1.25."""
+    noise = NOISE._replace(epistemic=NOISE.epistemic.at[1, 1, 0].set(-1.0))
+    # Costs 0 + 0.05 and 0.12 + 0; the worst of each step together would be 0.17.
+    close(evaluate(noise=noise).cost, [0.12])
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,7 @@ class Planner(eqx.Module):
     ) -> Checked:
         """The first plan whose cost is within the budget, or else the cheapest; an unknown cost is infinite."""
         costs = jnp.where(jnp.isfinite(costs), costs, jnp.inf)
-        is_feasible = costs <= budget
+        is_feasible = (costs <= budget) & jnp.isfinite(costs)
         chosen = jnp.where(jnp.any(is_feasible), jnp.argmax(is_feasible), jnp.argmin(costs))
         if self.objective.constraint is None:
             chosen = jnp.zeros_like(chosen)

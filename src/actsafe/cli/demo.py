@@ -81,8 +81,9 @@ def _conclude(base: Path, folders: Sequence[RunFolder], out: Console, seconds: f
     out.print()
     out.rule("what it found", align="left")
     found = report.print_run(folders[0], out)
-    costs = [row["realised_cost"] for row in folders[0].rows("ledger")]
-    is_free = all(cost == 0 for cost in costs)
+    explored = [row["realised_cost"] for row in folders[0].rows("ledger")]
+    evaluated = [row.get("swing_up_cost", 0.0) for row in folders[0].rows("metrics")]
+    is_free = all(cost == 0 for cost in explored + evaluated)
     for other in folders[1:]:
         out.print(f"for comparison, {report.verdict(other).lines[0]}", markup=False, soft_wrap=True)
     out.print()

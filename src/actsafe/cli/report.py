@@ -44,7 +44,8 @@ def verdict(folder: RunFolder) -> Verdict:
         if len(runs) > 1:
             where = f"ends upright in {sum(map(bool, upright))} of {len(runs)} seeds"
         median = "median return" if len(runs) > 1 else "return"
-        lines.append(f"zero-shot swing-up {where}, {median} {np.median(returns):.0f}")
+        paid = max(last_known(run["swing_up_cost"]) or 0.0 for run in runs)
+        lines.append(f"zero-shot swing-up {where}, {median} {np.median(returns):.0f}, cost {paid:.3g}")
     else:
         lines.append("no zero-shot evaluation was made")
     return Verdict(tuple(lines), bool(costs) and over == 0, bool(returns) and all(upright))

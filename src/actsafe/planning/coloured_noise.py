@@ -9,9 +9,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 def coloured_noise(
     key: PRNGKeyArray, num_samples: int, length: int, num_channels: int, exponent: float
 ) -> Float[Array, "sample time channel"]:
-    """Gaussian sequences of unit variance with power spectrum ~ f^-exponent along time, each channel on its own.
+    """Gaussian sequences with power spectrum ~ f^-exponent along time, each channel on its own.
 
-    Timmer & Koenig (1995): draw the Fourier coefficients and transform back. Exponent 0 is white, 2 is brown.
+    Timmer & Koenig (1995): draw the Fourier coefficients and transform back. Exponent 0 is white, 2 is brown. The
+    normaliser is iCEM's: about unit variance, more by the share of the sequence's own mean, which it leaves out.
     """
     if length == 1:
         return jax.random.normal(key, (num_samples, 1, num_channels))

@@ -101,6 +101,8 @@ class Calibrated(Confidence):
             raise ValueError(
                 f"confidence.floor must be positive and at most confidence.start ({self.start}), got {self.floor}"
             )
+        if self.min_evidence < 1:
+            raise ValueError(f"confidence.min_evidence must be at least 1, got {self.min_evidence}")
         if self.window < 1:
             raise ValueError(f"confidence.window must be at least 1 episode, got {self.window}")
 

@@ -15,8 +15,8 @@ def information_gain(covariance: Float[Array, "n n"], noise_std: Float[Array, ""
 
 
 def confidence_multiplier(
-    gain: Float[Array, ""] | float, *, delta: float, norm_bound: float, num_outputs: int = 1
-) -> Float[Array, ""]:
+    gain: Float[Array, "*outputs"] | float, *, delta: float, norm_bound: float, num_outputs: int = 1
+) -> Float[Array, "*outputs"]:
     """beta_n(delta) = B + sqrt(2 (gamma_n + log(d_s / delta))).
 
     Holds for all n and all inputs at once, with probability 1 - delta, if every output has RKHS norm at most B, the

@@ -73,7 +73,7 @@ def prior_kernels(problem: Problem, settings: GPSettings) -> Kernel:
     require_float64()
     outputs, inputs = problem.state_dim, problem.state_dim + problem.action_dim
     lengthscales = jnp.full((outputs, inputs), jnp.log(settings.fit.prior_lengthscale))
-    return KERNELS[settings.kernel](lengthscales, jnp.zeros((outputs,)))
+    return jax.vmap(KERNELS[settings.kernel])(lengthscales, jnp.zeros((outputs,)))
 
 
 class _Standardised(NamedTuple):

@@ -78,7 +78,9 @@ def fit_kernel(
         updates, state = optimiser.update(gradient, state)
         return (optax.apply_updates(kernel, updates), state, best, best_loss), None
 
-    start = (kernel, optimiser.init(kernel), kernel, jnp.asarray(jnp.inf))
+    # Any pytree will do for optax, but its type does not say so.
+    state = optimiser.init(kernel)  # pyright: ignore[reportArgumentType]
+    start = (kernel, state, kernel, jnp.asarray(jnp.inf))
     (_, _, best, _), _ = jax.lax.scan(step, start, length=settings.num_steps)
     return best
 
