@@ -1,7 +1,7 @@
 """Feedback for imagined particles: a plan is a policy, and a policy answers to where it finds itself.
 
-Without feedback every small error near an unstable state grows for the whole look-ahead, and no plan through such a
-state is ever surely safe, although a controller that plans anew at every step holds it with ease.
+Without feedback every small error near an unstable state grows for the whole look-ahead, and a plan through such a
+state looks less safe than it is under a controller that plans anew at every step.
 """
 
 from typing import NamedTuple
