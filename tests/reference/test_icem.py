@@ -201,6 +201,31 @@ def test_every_second_draw_is_steadied(known_noise, key):
     np.testing.assert_allclose(asked[1], expected, rtol=0.0, atol=1e-15)
 
 
+def test_what_cannot_be_steadied_stays_as_drawn(known_noise, key):
+    """Where steadying one plan ends in something that is not a number, that plan alone is left as it was drawn."""
+    settings = dataclasses.replace(WORKED, num_iterations=1)
+
+    def steady(plan):
+        return jnp.where(plan[0] > 0.9, jnp.nan, 0.5 * plan)
+
+    # In the only iteration, which is also the last, the mean (0.2, 0.2) takes the place of the first draw.
+    _, asked = ask([([0.0] * 7, [0.0] * 7)], WORKED_MEMORY, key, settings, steady=steady)
+    expected = [[0.2, 0.2], [-0.3, 0.7], [1.0, -1.0], [0.2, 0.4]]
+    np.testing.assert_allclose(asked[0][:4], expected, rtol=0.0, atol=1e-15)
+
+
+def test_the_first_draws_come_in_several_sizes(known_noise, key):
+    """Factors from 1 down to 1/8, each half of the one before, on the noise of the first iteration alone."""
+    settings = dataclasses.replace(WORKED, num_iterations=2, amplitude_floor=0.125)
+    values = [[0.0, 0.0, 0.0, 0.0, 5.0, 4.0, 0.0], [0.0] * 4]
+    _, asked = ask([(row, [0.0] * len(row)) for row in values], WORKED_MEMORY, key, settings)
+    # Of (0.5, 0), (-0.5, 0.5), (2, -2) and (0, 0.2) around (0.2, 0.2): all, half, a quarter and an eighth.
+    expected = [[0.7, 0.2], [-0.05, 0.45], [0.7, -0.3], [0.2, 0.225]]
+    np.testing.assert_allclose(asked[0][:4], expected, rtol=0.0, atol=1e-15)
+    # Elites (0.2, 0.2) and (0, 0): mean (0.1, 0.1), std (0.1, 0.1); smoothed (0.125, 0.125) and (0.2, 0.2).
+    np.testing.assert_allclose(asked[1][1], np.clip(0.125 + 0.2 * np.asarray(NOISE[1][1]), -1.0, 1.0), atol=1e-15)
+
+
 def test_kept_elites_are_not_evaluated_again(key):
     """20 samples, the previous plan, the zero plan and three old elites; then 20/1.25 and 20/1.25^2 samples alone."""
     settings = ICEMSettings(horizon=2, num_candidates=20, num_elites=5, num_iterations=3, keep_fraction=0.6)
@@ -369,7 +394,11 @@ def test_a_key_fixes_the_outcome(key):
         ({"num_elites": 0}, "search.num_elites must be at least 1, got 0"),
         ({"num_iterations": 0}, "search.num_iterations must be at least 1, got 0"),
         ({"num_elites": 97}, r"search.num_elites \(97\) must not exceed search.num_candidates \(96\)"),
-        ({"population_decay": 0.9}, "search.population_decay must be at least 1, got 0.9"),
+        ({"population_decay": 0.9}, "search.population_decay must be finite and at least 1, got 0.9"),
+        ({"population_decay": math.nan}, "search.population_decay must be finite and at least 1, got nan"),
+        ({"colour_exponent": math.inf}, "search.colour_exponent must be finite, got inf"),
+        ({"amplitude_floor": 0.0}, r"search.amplitude_floor must lie in \(0, 1\], got 0.0"),
+        ({"amplitude_floor": math.nan}, r"search.amplitude_floor must lie in \(0, 1\], got nan"),
         ({"smoothing": 1.0}, r"search.smoothing must lie in \[0, 1\), got 1.0"),
         ({"smoothing": -0.1}, r"search.smoothing must lie in \[0, 1\), got -0.1"),
         ({"keep_fraction": 1.1}, r"search.keep_fraction must lie in \[0, 1\], got 1.1"),

@@ -264,8 +264,22 @@ def test_a_model_that_is_not_finite_has_a_cost_that_is_not(name, value):
     """In every particle or, where only the noise is infinite, by way of infinity times the mean's zero."""
     model = eqx.tree_at(lambda m: getattr(m, name), MODEL, getattr(MODEL, name) * value)
     ours = evaluate(model=model, constraint=Constraint())
-    assert not np.isfinite(ours.cost[0])
-    assert np.isnan(evaluate(model=model).cost[0])
+    assert ours.cost[0] == np.inf
+    assert evaluate(model=model).cost[0] == np.inf
+
+
+def test_a_lost_coordinate_that_the_cost_does_not_read_spoils_the_cost():
+    """y leaves the numbers at the very last step, and the cost looks at x alone."""
+
+    class Leaky(Model):
+        def predict(self, state, action):
+            return Prediction(
+                jnp.stack([state[0], jnp.where(state[1] > 0.0, jnp.nan, 1.0)]), jnp.zeros(2), jnp.zeros(2)
+            )
+
+    lost = evaluate(jnp.zeros((1, 2, 1)), model=Leaky(), noise=jax.tree.map(jnp.zeros_like, NOISE))
+    assert lost.cost[0] == np.inf
+    assert np.isfinite(lost.value[0]), "the reward does not read the last state: the cost alone must speak up"
 
 
 class CliffModel(Model):
@@ -281,8 +295,8 @@ def test_one_lost_particle_spoils_the_cost():
     """The second particle, at 1 + 3 * 0.1, is past the cliff and lost; the mean is not."""
     still = jnp.zeros((1, 2, 1))
     ours = evaluate(still, model=CliffModel(), constraint=Constraint())
-    assert np.isnan(ours.cost[0])
-    assert np.isnan(ours.value[0])
+    assert ours.cost[0] == np.inf
+    assert not np.isfinite(ours.value[0])
     # Moving away first keeps all particles on this side.
     assert np.isfinite(evaluate(still - 0.5, model=CliffModel(), constraint=Constraint()).cost[0])
 
@@ -414,6 +428,32 @@ def test_following_a_trajectory_by_hand():
     # The trajectory of a plan, held by its own gains, asks for that plan.
     own = track_jitted(PLANE, MODEL, START, plan)
     close(own.follow(PLANE, MODEL, START, plan), plan)
+
+
+def test_following_a_trajectory_stays_among_possible_states():
+    """A model that doubles the pendulum's state leaves the unit circle, and is put back before the next gain acts."""
+
+    class Doubling(Model):
+        def predict(self, state, action):
+            return Prediction(2.0 * state, jnp.zeros(3), jnp.zeros(3))
+
+    tracking = Tracking(jnp.zeros((2, 3)), jnp.array([[[0.5, 0.0, 0.0]], [[1.0, 0.0, 0.1]]]))
+    # 0.5 * 0.6 = 0.3; then (1.2, 1.6, 2) is (0.6, 0.8, 2) on the circle: 0.6 + 0.1 * 2 = 0.8.
+    actions = tracking.follow(Pendulum(), Doubling(), jnp.array([0.6, 0.8, 1.0]), jnp.zeros((2, 1)))
+    close(actions[:, 0], [0.3, 0.8])
+
+
+def test_the_true_dynamics_as_a_model_are_the_mean_and_the_noise():
+    state, action = jnp.array([0.6, 0.8, 1.0]), jnp.array([0.5])
+    prediction = TrueDynamics(Pendulum(process_noise_std=0.25)).predict(state, action)
+    close(prediction.mean, Pendulum().step(state, action, jax.random.key(1)).state)
+    close(prediction.epistemic_std, [0.0] * 3)
+    close(prediction.aleatoric_std, [0.25] * 3)
+
+
+def test_an_objective_without_particles_is_refused():
+    with pytest.raises(ValueError, match="at least 1 particle, got num_particles=0"):
+        Objective(TaskReward(PLANE, "rise"), num_particles=0, is_optimistic=True, constraint=None)
 
 
 def test_feedback_shrinks_the_spread_of_an_unstable_system(key):

@@ -225,7 +225,8 @@ def test_where_nothing_is_known_nothing_is_certified(options):
     checked = check(make_planner(budget=100.0, **{"std": 1e-6, **options}), **CANDIDATES)
     assert not bool(checked.is_certified)
     assert checked.pessimistic_cost == math.inf
-    assert np.all(np.isfinite(checked.plan))
+    np.testing.assert_array_equal(checked.plan[:, 0], (0.0, 0.0), err_msg="S_0 is what is left")
+    assert bool(checked.is_fallback)
 
 
 def test_an_infinite_budget_does_not_certify_the_unknown():
@@ -272,10 +273,19 @@ def test_feedback_makes_a_plan_cost_less():
     assert 0.0 < costs[1] < 0.5 * costs[0]
 
 
-@pytest.mark.parametrize("effort", [None, 0.5])
-def test_the_search_is_told_how_to_steady_a_plan(effort):
+def test_in_open_loop_there_is_nothing_to_steady():
+    def search(*_, steady):
+        assert steady is None
+        still = jnp.zeros((HORIZON, 1))
+        return Found(still, *[jnp.zeros(())] * 2, still, jnp.zeros(()), Memory(still, still[None]))
+
+    with mock.patch.object(deciding, "search", search):
+        make_planner().plan(jnp.zeros(1), memory_of(0.25), jnp.zeros(()), jax.random.key(0))
+
+
+def test_the_search_is_told_how_to_steady_a_plan():
     """By the feedback that holds the previous plan, (0.25, 0.25): it stays as it is, others are pulled towards it."""
-    planner = make_planner(planning=dataclasses.replace(SETTINGS, feedback_effort=effort))
+    planner = make_planner(planning=dataclasses.replace(SETTINGS, feedback_effort=0.5))
     previous, other = as_plan(0.25, 0.25), as_plan(-0.5, 0.25)
 
     def steadied(planner):
@@ -293,8 +303,7 @@ def test_the_search_is_told_how_to_steady_a_plan(effort):
     np.testing.assert_allclose(kept, previous, rtol=0.0, atol=1e-12)
     # One step from the end, with s' = s + u and prices 1 and 0.5, the gain is -1 / (0.5 + 1) = -2/3. The first push
     # leaves the state 0.75 behind: 0.25 + 2/3 * 0.75 = 0.75.
-    expected = (-0.5, 0.25) if effort is None else (-0.5, 0.75)
-    np.testing.assert_allclose(pulled[:, 0], expected, rtol=0.0, atol=1e-12)
+    np.testing.assert_allclose(pulled[:, 0], (-0.5, 0.75), rtol=0.0, atol=1e-12)
 
 
 @settings(max_examples=80)

@@ -237,3 +237,21 @@ def test_parameters_can_be_differentiated(key):
 
     np.testing.assert_allclose(jax.jit(jax.grad(pendulum_speed))(1.0), -0.3, rtol=0.0, atol=1e-14)
     np.testing.assert_allclose(jax.jit(jax.grad(cart_velocity))(5.0), -0.03, rtol=0.0, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Pendulum(action_repeat=0), "pendulum: action_repeat must be at least 1, got 0"),
+        (lambda: Cartpole(num_decisions=0), "cartpole: num_decisions must be at least 1, got 0"),
+        (lambda: Cartpole(budget=-0.1), "cartpole: budget must be at least 0, got -0.1"),
+        (lambda: Pendulum(budget=math.nan), "pendulum: budget must be at least 0, got nan"),
+        (lambda: Pendulum(process_noise_std=-1.0), "pendulum: process_noise_std must be at least 0, got -1.0"),
+        (lambda: PendulumParams(mass=0.0), "PendulumParams.mass must be positive and finite, got 0.0"),
+        (lambda: CartpoleParams(pole_length=-1.0), "CartpoleParams.pole_length must be positive and finite, got -1.0"),
+        (lambda: CartpoleParams(gravity=math.inf), "CartpoleParams.gravity must be positive and finite, got inf"),
+    ],
+)
+def test_an_impossible_problem_is_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

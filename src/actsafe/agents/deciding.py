@@ -111,7 +111,13 @@ class Planner(eqx.Module):
             return tracking.follow(self.problem, self.model, state, plan)
 
         noise = ParticleNoise.draw(noise_key, self.objective.num_particles, horizon, dim)
-        found = search(lambda plans: evaluate(plans, noise), memory, search_key, self.settings.search, steady=steady)
+        found = search(
+            lambda plans: evaluate(plans, noise),
+            memory,
+            search_key,
+            self.settings.search,
+            steady=None if self.settings.feedback_effort is None else steady,
+        )
 
         fallbacks = jnp.stack([found.safest, previous, jnp.zeros_like(previous)])
         plans = jnp.concatenate([found.best[None], found.memory.elites, fallbacks])
@@ -129,10 +135,15 @@ class Planner(eqx.Module):
     def _check(
         self, plans: Float[Array, "plan time action"], costs: Float[Array, " plan"], budget: Float[Array, ""]
     ) -> Checked:
-        """The first plan whose cost is within the budget, or else the cheapest; an unknown cost is infinite."""
-        costs = jnp.where(jnp.isfinite(costs), costs, jnp.inf)
-        is_feasible = (costs <= budget) & jnp.isfinite(costs)
-        chosen = jnp.where(jnp.any(is_feasible), jnp.argmax(is_feasible), jnp.argmin(costs))
+        """The first plan whose cost is within the budget, or else the cheapest; an unknown cost is infinite.
+
+        The last plan is the zero plan S_0: where no cost is known, it is the one.
+        """
+        is_known = jnp.isfinite(costs)
+        costs = jnp.where(is_known, costs, jnp.inf)
+        is_feasible = (costs <= budget) & is_known
+        cheapest = jnp.where(jnp.any(is_known), jnp.argmin(costs), costs.shape[0] - 1)
+        chosen = jnp.where(jnp.any(is_feasible), jnp.argmax(is_feasible), cheapest)
         if self.objective.constraint is None:
             chosen = jnp.zeros_like(chosen)
         return Checked(plans[chosen], costs[chosen], chosen > 0, is_feasible[chosen])

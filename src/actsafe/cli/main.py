@@ -8,7 +8,6 @@ import importlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from importlib import metadata
 
 # Factorisations here are small and many: with threads of its own the linear algebra library mostly waits for itself,
 # twenty times as long on a busy machine. Read once, when that library is loaded: before anything below.
@@ -16,6 +15,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import tyro
 
+import actsafe
 from actsafe.cli.stopping import Stopped
 from actsafe.experiments.errors import UserError
 
@@ -62,7 +62,7 @@ def _run(arguments: list[str]) -> int:
         print(_overview())
         return 0 if arguments else 2
     if arguments[0] == "--version":
-        print(f"actsafe {metadata.version('actsafe')}")
+        print(f"actsafe {actsafe.__version__}")
         return 0
     name = arguments[0]
     if name not in COMMANDS:

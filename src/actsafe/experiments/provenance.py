@@ -5,11 +5,12 @@ import platform
 import shlex
 import sys
 from collections.abc import Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import jax
+
+import actsafe
 
 
 def machine() -> dict[str, Any]:
@@ -22,7 +23,7 @@ def machine() -> dict[str, Any]:
         "os": _operating_system(),
         "python": platform.python_version(),
         "jax": jax.__version__,
-        "actsafe": _version("actsafe"),
+        "actsafe": actsafe.__version__,
     }
 
 
@@ -72,10 +73,3 @@ def _operating_system() -> str:
     except (OSError, KeyError):
         name = f"{platform.system()} {platform.release()}"
     return f"{name}, {platform.machine()}"
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None

@@ -1,6 +1,5 @@
 """What the same planner reaches when it knows the true dynamics: the mark that learned models are measured against."""
 
-import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -28,8 +27,7 @@ def reference_returns(config: Config, num_episodes: int) -> dict[str, Any]:
 
 def _by_task(config: Config, constraint: Constraint | None, num_episodes: int) -> dict[str, dict[str, Any]]:
     problem = config.make_problem()
-    # The planner expects the noise-free outcome; the episode itself has the noise.
-    model = TrueDynamics(dataclasses.replace(problem, process_noise_std=0.0))
+    model = TrueDynamics(problem)
     rewards = tuple(TaskReward(problem, task) for task in problem.tasks)
 
     @eqx.filter_jit

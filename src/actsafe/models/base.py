@@ -1,6 +1,7 @@
 """What a dynamics model is here: a mean, and two kinds of doubt kept apart."""
 
 import abc
+import dataclasses
 from typing import NamedTuple
 
 import equinox as eqx
@@ -37,6 +38,6 @@ class TrueDynamics(Model):
     problem: Problem
 
     def predict(self, state: State, action: Action) -> Prediction:
-        step = self.problem.step(state, action, jax.random.key(0))
-        nothing = jnp.zeros_like(state)
-        return Prediction(step.state, nothing, nothing)
+        noiseless = dataclasses.replace(self.problem, process_noise_std=0.0)
+        step = noiseless.step(state, action, jax.random.key(0))
+        return Prediction(step.state, jnp.zeros_like(state), jnp.full_like(state, self.problem.process_noise_std))

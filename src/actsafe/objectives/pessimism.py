@@ -46,6 +46,10 @@ class Objective(eqx.Module):
     constraint: Constraint | None = eqx.field(static=True)
     """None ignores the cost."""
 
+    def __check_init__(self) -> None:
+        if self.num_particles < 1:
+            raise ValueError(f"an objective needs at least 1 particle, got num_particles={self.num_particles}")
+
     def evaluate(
         self,
         problem: Problem,
@@ -58,7 +62,11 @@ class Objective(eqx.Module):
         multiplier: Float[Array, " state"],
         budget: Float[Array, ""],
     ) -> Evaluation:
-        """Value and pessimistic cost of every plan, with `budget` left to spend."""
+        """Value and pessimistic cost of every plan, with `budget` left to spend.
+
+        A plan that leads any particle to a state that is not finite has an infinite cost, whichever coordinates the
+        cost looks at.
+        """
         margin = 0.0 if self.constraint is None else self.constraint.margin
 
         def one(plan: Plan) -> tuple[Float[Array, ""], Float[Array, ""]]:
@@ -67,7 +75,8 @@ class Objective(eqx.Module):
             rewards = jax.vmap(jax.vmap(self.reward))(particles.states, particles.actions, particles.predictions)
             returns = jnp.mean(rewards, axis=-1)
             value = jnp.max(returns) if self.is_optimistic else jnp.mean(returns)
-            return value, jnp.max(jnp.sum(costs, axis=-1))
+            is_known = jnp.all(jnp.isfinite(particles.next_states)) & jnp.all(jnp.isfinite(costs))
+            return value, jnp.where(is_known, jnp.max(jnp.sum(costs, axis=-1)), jnp.inf)
 
         value, cost = jax.vmap(one)(plans)
         if self.constraint is not None:

@@ -1,11 +1,13 @@
 """iCEM: the improved cross-entropy method (Pinneri et al., 2020), a pure function of what it is to maximise."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from actsafe.planning.coloured_noise import coloured_noise
@@ -41,6 +43,9 @@ class ICEMSettings:
     """Power spectrum f^-exponent of the noise: 0 white, larger is smoother."""
     init_std: float = 0.5
     """Std of the first distribution, as a fraction of half the action range."""
+    amplitude_floor: float = 1.0
+    """The noise of the first iteration's plans is scaled by factors from 1 down to this, evenly on a log scale; 1
+    scales none. Where only small motions are surely safe, draws at full size alone never find one."""
     smoothing: float = 0.2
     """Weight of the old mean and std when the distribution is refitted."""
     keep_fraction: float = 0.3
@@ -54,14 +59,18 @@ class ICEMSettings:
             raise ValueError(
                 f"search.num_elites ({self.num_elites}) must not exceed search.num_candidates ({self.num_candidates})"
             )
-        if self.population_decay < 1:
-            raise ValueError(f"search.population_decay must be at least 1, got {self.population_decay}")
+        if not (self.population_decay >= 1 and math.isfinite(self.population_decay)):
+            raise ValueError(f"search.population_decay must be finite and at least 1, got {self.population_decay}")
         if not 0 <= self.smoothing < 1:
             raise ValueError(f"search.smoothing must lie in [0, 1), got {self.smoothing}")
         if not 0 <= self.keep_fraction <= 1:
             raise ValueError(f"search.keep_fraction must lie in [0, 1], got {self.keep_fraction}")
         if not self.init_std > 0:
             raise ValueError(f"search.init_std must be positive, got {self.init_std}")
+        if not math.isfinite(self.colour_exponent):
+            raise ValueError(f"search.colour_exponent must be finite, got {self.colour_exponent}")
+        if not 0 < self.amplitude_floor <= 1:
+            raise ValueError(f"search.amplitude_floor must lie in (0, 1], got {self.amplitude_floor}")
 
     @property
     def num_kept(self) -> int:
@@ -72,6 +81,11 @@ class ICEMSettings:
         """Plans drawn in this iteration."""
         decayed = int(self.num_candidates * self.population_decay**-iteration)
         return min(self.num_candidates, max(decayed, 2 * self.num_elites))
+
+    @property
+    def amplitudes(self) -> Float[np.ndarray, " plan"]:
+        """The factor on the noise of every plan drawn in the first iteration."""
+        return np.geomspace(1.0, self.amplitude_floor, self.population(0))
 
 
 class Memory(NamedTuple):
@@ -112,12 +126,13 @@ def search(
     key: PRNGKeyArray,
     settings: ICEMSettings,
     *,
-    steady: Callable[[Plan], Plan] = lambda plan: plan,
+    steady: Callable[[Plan], Plan] | None = None,
 ) -> Found:
     """The best plan in [-1, 1] that iCEM finds.
 
     Every second plan drawn passes through `steady` first, which may turn a disturbed plan into one that stays near the
-    previous one: in an unstable system, noise on all actions at once makes every draw fall over.
+    previous one: in an unstable system, noise on all actions at once makes every draw fall over. What it cannot steady
+    (a plan that comes back not finite) stays as drawn.
 
     The zero plan and the shifted previous plan are always candidates. A plan whose value is not finite ranks below
     every plan whose value is; a cost that is not finite counts as infinite.
@@ -133,8 +148,13 @@ def search(
         noise = coloured_noise(
             noise_key, settings.population(iteration), settings.horizon, action_dim, settings.colour_exponent
         )
+        if iteration == 0 and settings.amplitude_floor < 1:
+            noise = settings.amplitudes[:, None, None] * noise
         plans = jnp.clip(mean[None] + std[None] * noise, -1.0, 1.0)
-        plans = plans.at[::2].set(jax.vmap(steady)(plans[::2]))
+        if steady is not None:
+            steadied = jax.vmap(steady)(plans[::2])
+            is_finite = jnp.all(jnp.isfinite(steadied), axis=(1, 2), keepdims=True)
+            plans = plans.at[::2].set(jnp.where(is_finite, steadied, plans[::2]))
         if iteration == settings.num_iterations - 1:
             plans = plans.at[0].set(mean)
         if iteration == 0:

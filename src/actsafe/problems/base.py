@@ -5,6 +5,8 @@ mutable state, and every method is a pure function that can be jitted, vmapped a
 """
 
 import abc
+import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -56,6 +58,12 @@ class Problem(eqx.Module):
     """Prior knowledge: how much each state coordinate may plausibly change in one decision. A model without data
     assumes this much uncertainty, and never less than it before data says so."""
 
+    def __check_init__(self) -> None:
+        for name, least in (("num_decisions", 1), ("action_repeat", 1), ("budget", 0), ("process_noise_std", 0)):
+            value = getattr(self, name)
+            if isinstance(value, int | float) and not value >= least:
+                raise ValueError(f"{self.name}: {name} must be at least {least}, got {value}")
+
     @property
     def state_dim(self) -> int:
         return len(self.state_names)
@@ -102,6 +110,14 @@ class Problem(eqx.Module):
         state = self.project(state + noise)
         cost = self.cost(state)
         return Step(state, cost, jnp.maximum(jnp.max(inner_costs), cost))
+
+
+def require_positive(params: eqx.Module) -> None:
+    """`ValueError` for a constant that is a plain number and not positive; arrays (a batch, a trace) pass."""
+    for field in dataclasses.fields(params):
+        value = getattr(params, field.name)
+        if isinstance(value, int | float) and not (value > 0 and math.isfinite(value)):
+            raise ValueError(f"{type(params).__name__}.{field.name} must be positive and finite, got {value}")
 
 
 def angle(cosine: Scalar, sine: Scalar) -> Scalar:

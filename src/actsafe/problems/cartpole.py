@@ -8,7 +8,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
-from actsafe.problems.base import Action, Problem, Reward, Scalar, State, angle, on_unit_circle, wrap
+from actsafe.problems.base import Action, Problem, Reward, Scalar, State, angle, on_unit_circle, require_positive, wrap
 
 
 class CartpoleParams(eqx.Module):
@@ -23,6 +23,9 @@ class CartpoleParams(eqx.Module):
     time_step: float = 0.05
     position_limit: float = 0.5
     """The safety limit: a cart farther out costs what it is farther out."""
+
+    def __check_init__(self) -> None:
+        require_positive(self)
 
 
 class Cartpole(Problem):

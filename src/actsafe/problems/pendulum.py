@@ -8,7 +8,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
-from actsafe.problems.base import Action, Problem, Reward, Scalar, State, angle, on_unit_circle, wrap
+from actsafe.problems.base import Action, Problem, Reward, Scalar, State, angle, on_unit_circle, require_positive, wrap
 
 
 class PendulumParams(eqx.Module):
@@ -22,6 +22,9 @@ class PendulumParams(eqx.Module):
     time_step: float = 0.05
     speed_limit: float = 6.0
     """The safety limit: a speed above it costs what it is above it."""
+
+    def __check_init__(self) -> None:
+        require_positive(self)
 
 
 class Pendulum(Problem):

@@ -91,8 +91,9 @@ class Calibrated(Confidence):
     """The multiplier never falls below this, however good the predictions."""
     window: int = 3
     """Episodes whose predictions count: those of the latest models."""
-    min_evidence: int = 20
-    """With fewer scores than this a multiplier may rise but not fall."""
+    min_evidence: int = 99
+    """With fewer scores than this a multiplier may rise but not fall. n scores can vouch for a coverage of n / (n + 1)
+    at most: 99 of them for 99 %."""
 
     def __post_init__(self) -> None:
         if not 0 < self.coverage < 1:

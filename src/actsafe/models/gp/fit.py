@@ -49,7 +49,8 @@ def fit_kernel(
 ) -> Kernel:
     """`kernel` moved uphill on log p(y | theta) + log p(theta); the best point met, which may be where it started.
 
-    A step to a point that is not finite is undone, so the kernel that comes back is always one that was evaluated.
+    Where the loss or its gradient is not finite the gradient counts as zero, and the kernel that comes back is always
+    one whose loss was finite (or the one given).
     """
     size = min(settings.max_points, inputs.shape[0])
     if size < inputs.shape[0]:
