@@ -31,7 +31,7 @@ def gp_pendulum() -> Config:
     return Config(
         seeds=tuple(range(10)),
         capacity_step=512,
-        gp=GPSettings(subset_size=192, is_mean_exact=False),
+        gp=GPSettings(subset_size=192, is_mean_exact=True),
         planning=PlanningSettings(
             search=ICEMSettings(num_candidates=128, num_elites=16, num_iterations=4, horizon=30, colour_exponent=2.0),
             preflight_particles=48,
@@ -42,10 +42,11 @@ def gp_pendulum() -> Config:
 
 
 def gp_cartpole() -> Config:
-    """The paper's Cartpole experiment with the same settings but for two.
+    """The paper's Cartpole experiment with the same settings but for three.
 
-    The constraint's unit is metres here, and the search also draws small plans: at first only small motions are surely
-    safe on this rail, and draws at full size alone left half of the seeds standing still.
+    The constraint's unit is metres here. The search also draws small plans: at first only small motions are surely safe
+    on this rail, and draws at full size alone left half of the seeds standing still. The mean conditions on the subset
+    alone, which is cheaper and is enough here: the pole ends upright in all seeds.
     """
     config = gp_pendulum()
     constraint = Constraint(penalty=1e8, margin=0.02)
@@ -53,6 +54,7 @@ def gp_cartpole() -> Config:
     return dataclasses.replace(
         config,
         problem="cartpole",
+        gp=dataclasses.replace(config.gp, is_mean_exact=False),
         planning=dataclasses.replace(config.planning, search=search),
         objective=dataclasses.replace(config.objective, constraint=constraint),
     )
