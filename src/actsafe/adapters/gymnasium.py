@@ -1,11 +1,9 @@
 """A problem as a Gymnasium environment: one copy, or many stepped by one compiled call."""
 
 import dataclasses
-import difflib
 import functools
 import math
-import numbers
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -19,7 +17,9 @@ from gymnasium.vector.utils import batch_space
 from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from actsafe.adapters import register
-from actsafe.problems import PROBLEMS, Action, Cartpole, Pendulum, Problem, State
+from actsafe.adapters.checks import check_action, checked_number, known, refuse_options
+from actsafe.problems import PROBLEMS, Action, Cartpole, CartpoleSwingup, Pendulum, Problem, State
+from actsafe.problems.looks import has_look, picture
 
 __all__ = ["ProblemEnv", "ProblemVectorEnv", "draw", "register", "state_bounds"]
 
@@ -49,11 +49,11 @@ def _begin(problem: Problem, key: PRNGKeyArray) -> Episode:
 
 
 def _advance(problem: Problem, task: str, episode: Episode, action: Action) -> tuple[Episode, Outcome]:
-    """The episode one decision later; the reward is r(s, a) at the state left behind, with the action as applied."""
+    """The episode one decision later, with the action as applied."""
     key, step_key = jax.random.split(episode.key)
     action = jnp.clip(action, -1.0, 1.0)
-    reward = problem.tasks[task](episode.state, action)
     step = problem.step(episode.state, action, step_key)
+    reward = step.rewards[list(problem.tasks).index(task)]
     # Fail closed: a state that is no longer a number has left every limit.
     is_sound = jnp.all(jnp.isfinite(step.state)) & jnp.isfinite(step.cost) & jnp.isfinite(step.inner_cost)
     cost, inner_cost = (jnp.where(is_sound, cost, jnp.inf) for cost in (step.cost, step.inner_cost))
@@ -80,8 +80,8 @@ _advance_one = jax.jit(_advance, static_argnums=1)
 class ProblemEnv(gymnasium.Env[npt.NDArray[Any], npt.NDArray[np.float32]]):
     """A constrained problem with one of its tasks, as a Gymnasium environment.
 
-    `reward` is the task's r(s, a) before the action; `info["cost"]` the cost of the state arrived in, which counts
-    against `env.unwrapped.problem.budget`; `info["inner_cost"]` the largest cost at any simulator step of the decision.
+    `reward` is the task's, `info["cost"]` counts against `env.unwrapped.problem.budget`; where both are read says
+    `Problem.is_summed`. `info["inner_cost"]` is the largest cost at any simulator step of the decision.
     An episode is truncated after `num_decisions` and never terminates: breaking the limit costs, it does not end.
     """
 
@@ -95,6 +95,8 @@ class ProblemEnv(gymnasium.Env[npt.NDArray[Any], npt.NDArray[np.float32]]):
         task: str | None = None,
         *,
         render_mode: str | None = None,
+        observation: str = "state",
+        image_size: int = 64,
         dtype: npt.DTypeLike = "float32",
         params: Mapping[str, Any] | None = None,
         process_noise_std: float | None = None,
@@ -104,29 +106,29 @@ class ProblemEnv(gymnasium.Env[npt.NDArray[Any], npt.NDArray[np.float32]]):
     ):
         """An environment of `problem` (or the one of that name); no `task` means the problem's first.
 
-        `dtype` is that of the observations alone. `params` overrides physical constants by name; it and the options
+        `observation` is "state", or "pixels" (`image_size` squared) of a problem that has a look (problems/looks.py).
+        `dtype` is that of observed states alone. `params` overrides physical constants by name; it and the options
         after it leave the problem's own value where they are None.
         """
         self.problem = _configure(
             problem,
             params or {},
             {
-                "process_noise_std": _checked("process_noise_std", process_noise_std, at_least=0.0),
-                "budget": _checked("budget", budget, at_least=0.0),
-                "action_repeat": _checked("action_repeat", action_repeat, at_least=1.0, is_whole=True),
-                "num_decisions": _checked("num_decisions", num_decisions, at_least=1.0, is_whole=True),
+                "process_noise_std": checked_number("process_noise_std", process_noise_std, at_least=0.0),
+                "budget": checked_number("budget", budget, at_least=0.0),
+                "action_repeat": checked_number("action_repeat", action_repeat, at_least=1.0, is_whole=True),
+                "num_decisions": checked_number("num_decisions", num_decisions, at_least=1.0, is_whole=True),
             },
         )
         tasks = self.problem.tasks
-        self.task = next(iter(tasks)) if task is None else _known(f"{self.problem.name} task", task, tasks)
+        self.task = next(iter(tasks)) if task is None else known(f"{self.problem.name} task", task, tasks)
         if render_mode is not None:
-            _known("render mode", render_mode, self.metadata["render_modes"])
+            known("render mode", render_mode, self.metadata["render_modes"])
         self.render_mode = render_mode
         dtype = np.dtype(dtype)
         if dtype not in (np.float32, np.float64):
             raise ValueError(f"dtype: got {dtype}, expected float32 or float64; leave it out for float32.")
-        low, high = (np.asarray(bound, dtype) for bound in state_bounds(self.problem))
-        self.observation_space = gymnasium.spaces.Box(low, high, dtype=dtype.type)
+        self.observation_space = _observation_space(self.problem, observation, image_size, dtype)
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (self.problem.action_dim,), np.float32)
         self._episode: Episode | None = None
         self._num_taken = 0
@@ -138,7 +140,7 @@ class ProblemEnv(gymnasium.Env[npt.NDArray[Any], npt.NDArray[np.float32]]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[npt.NDArray[Any], dict]:
         """The first observation. With `seed` all that follows is reproducible, later unseeded resets included."""
-        _refuse(options)
+        refuse_options(options)
         # Gymnasium's contract: its generator is seeded here, and a tool that looks at `np_random` finds it so.
         super().reset(seed=seed)
         if seed is not None or self._episode is None:
@@ -147,7 +149,7 @@ class ProblemEnv(gymnasium.Env[npt.NDArray[Any], npt.NDArray[np.float32]]):
             key = self._episode.key
         episode = _begin_one(self.problem, key)
         self._episode, self._num_taken = episode, 0
-        return _observe(episode.state, self.observation_space), {}
+        return _observe(self.problem, episode.state, self.observation_space), {}
 
     def step(self, action: Any) -> tuple[npt.NDArray[Any], float, bool, bool, dict[str, Any]]:
         """What one decision brings. An action outside [-1, 1] is clipped; one that is no action raises ValueError."""
@@ -156,12 +158,13 @@ class ProblemEnv(gymnasium.Env[npt.NDArray[Any], npt.NDArray[np.float32]]):
             raise gymnasium.error.ResetNeeded(
                 f"step() after the episode's {self.problem.num_decisions} decisions; call reset() for the next episode."
             )
-        checked = _check_action(action, self.action_space)
+        checked = check_action(action, self.action_space)
         episode, outcome = _advance_one(self.problem, self.task, episode, checked)
         self._episode, self._num_taken = episode, self._num_taken + 1
         is_truncated = self._num_taken >= self.problem.num_decisions
         info = {"cost": float(outcome.cost), "inner_cost": float(outcome.inner_cost)}
-        return _observe(episode.state, self.observation_space), float(outcome.reward), False, is_truncated, info
+        observed = _observe(self.problem, episode.state, self.observation_space)
+        return observed, float(outcome.reward), False, is_truncated, info
 
     def render(self) -> Frame | None:
         """A picture of the current state, 200 x 200 x 3, where `render_mode` is "rgb_array"."""
@@ -186,7 +189,7 @@ class ProblemVectorEnv(gymnasium.vector.VectorEnv[npt.NDArray[Any], npt.NDArray[
     def __init__(self, problem: Problem | str, num_envs: int = 1, **options: Any):
         """Copies of `ProblemEnv(problem, **options)`."""
         single = ProblemEnv(problem, **options)
-        self.num_envs = int(_checked("num_envs", num_envs, at_least=1.0, is_whole=True))
+        self.num_envs = int(checked_number("num_envs", num_envs, at_least=1.0, is_whole=True))
         self.problem, self.task, self.render_mode = single.problem, single.task, single.render_mode
         self.single_observation_space = self._space = single.observation_space
         self.single_action_space = single.action_space
@@ -204,7 +207,7 @@ class ProblemVectorEnv(gymnasium.vector.VectorEnv[npt.NDArray[Any], npt.NDArray[
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[npt.NDArray[Any], dict[str, Any]]:
         """First observations. A whole `seed` gives copy i seed + i; in a list, None lets a copy's stream go on."""
-        _refuse(options)
+        refuse_options(options)
         if seed is None or isinstance(seed, int):
             seeds = [None if seed is None else seed + i for i in range(self.num_envs)]
         else:
@@ -219,14 +222,14 @@ class ProblemVectorEnv(gymnasium.vector.VectorEnv[npt.NDArray[Any], npt.NDArray[
         ]
         episodes = _begin_all(self.problem, jnp.stack(keys))
         self._episodes, self._num_taken = episodes, 0
-        return _observe(episodes.state, self._space), {}
+        return _observe(self.problem, episodes.state, self._space), {}
 
     def step(
         self, actions: Any
     ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], dict[str, Any]]:
         """What one decision of every copy brings; one bad action refuses the batch and leaves all states untouched."""
         episodes = self._running()
-        checked = _check_action(actions, self.action_space)
+        checked = check_action(actions, self.action_space)
         is_reset = self._num_taken >= self.problem.num_decisions
         if is_reset:
             episodes = _begin_all(self.problem, episodes.key)
@@ -238,7 +241,7 @@ class ProblemVectorEnv(gymnasium.vector.VectorEnv[npt.NDArray[Any], npt.NDArray[
         truncations = np.full(self.num_envs, self._num_taken >= self.problem.num_decisions)
         info = {"cost": costs, "inner_cost": inner_costs}
         masks = {f"_{name}": np.full(self.num_envs, not is_reset) for name in info}
-        observations = _observe(episodes.state, self._space)
+        observations = _observe(self.problem, episodes.state, self._space)
         return observations, rewards, np.zeros(self.num_envs, bool), truncations, info | masks
 
     def render(self) -> tuple[Frame, ...] | None:
@@ -269,8 +272,26 @@ def _(problem: Pendulum) -> tuple[list[float], list[float]]:
     return [-1.0, -1.0, -speed], [1.0, 1.0, speed]
 
 
-def _observe(states: Array, space: gymnasium.spaces.Box) -> npt.NDArray[Any]:
+def _observation_space(problem: Problem, observation: str, image_size: int, dtype: np.dtype) -> gymnasium.spaces.Box:
+    if known("observation", observation, ("state", "pixels")) == "state":
+        low, high = (np.asarray(bound, dtype) for bound in state_bounds(problem))
+        return gymnasium.spaces.Box(low, high, dtype=dtype.type)
+    if not has_look(problem):
+        raise ValueError(f"observation: got 'pixels', but {problem.name} has no look; expected 'state'. Leave it out.")
+    size = checked_number("image_size", image_size, at_least=1.0, is_whole=True)
+    return gymnasium.spaces.Box(0, 255, (size, size, 3), np.uint8)
+
+
+@functools.partial(jax.jit, static_argnames="size")
+def _pixels(problem: Problem, states: Float[Array, "env state"], size: int) -> Array:
+    return jax.vmap(lambda state: picture(problem, state, size=size))(states)
+
+
+def _observe(problem: Problem, states: Array, space: gymnasium.spaces.Box) -> npt.NDArray[Any]:
     """One state or a batch as a fresh array of the space's dtype, as Gymnasium's callers may keep and change it."""
+    if space.dtype == np.uint8:
+        frames = np.array(_pixels(problem, jnp.atleast_2d(states), space.shape[0]))
+        return frames if states.ndim > 1 else frames[0]
     # Rounding can leave the unit circle by the last bit, which the space would refuse.
     return np.clip(np.array(states, space.dtype), space.low, space.high)
 
@@ -282,34 +303,10 @@ def _draw_key(generator: np.random.Generator) -> PRNGKeyArray:
     )
 
 
-def _check_action(action: Any, space: gymnasium.Space) -> npt.NDArray[np.float64]:
-    """`action` as numbers, or ValueError before anything has changed."""
-    advice = f"expected finite numbers in [-1, 1] of shape {space.shape}; env.action_space.sample() is an example."
-    try:
-        checked = np.asarray(action)
-        if checked.dtype.kind not in "fiub":
-            raise TypeError
-        checked = checked.astype(np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"action: got {action!r}, which is not an array of real numbers; {advice}") from None
-    if checked.shape != space.shape:
-        raise ValueError(f"action: got shape {checked.shape}; {advice}")
-    if not np.all(np.isfinite(checked)):
-        raise ValueError(f"action: got {checked[~np.isfinite(checked)].tolist()} in {checked.tolist()}; {advice}")
-    # Clipped here as well as in the problem: a finite number may overflow when JAX runs in float32.
-    return np.clip(checked, -1.0, 1.0)
-
-
-def _refuse(options: dict[str, Any] | None) -> None:
-    """Nothing, or ValueError: an option that is silently ignored would look as if it had been heard."""
-    if options:
-        raise ValueError(f"reset options: got {sorted(options)}, expected none; pass options to the constructor.")
-
-
 def _configure(problem: Problem | str, params: Mapping[str, Any], options: Mapping[str, Any]) -> Problem:
     """The problem (or the one of that name) with its physical constants and options overridden."""
     if isinstance(problem, str):
-        problem = PROBLEMS[_known("problem", problem, PROBLEMS)]()
+        problem = PROBLEMS[known("problem", problem, PROBLEMS)]()
     changes: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if params:
         constants = getattr(problem, "params", None)
@@ -317,33 +314,12 @@ def _configure(problem: Problem | str, params: Mapping[str, Any], options: Mappi
             raise ValueError(
                 f"params: got {sorted(params)}, but {problem.name} has no physical constants; leave it out."
             )
-        known = [field.name for field in dataclasses.fields(constants)]
-        checked = {_known(f"{problem.name} parameter", name, known): _checked(name, params[name]) for name in params}
+        names = [field.name for field in dataclasses.fields(constants)]
+        checked = {
+            known(f"{problem.name} parameter", name, names): checked_number(name, params[name]) for name in params
+        }
         changes["params"] = dataclasses.replace(constants, **checked)
     return dataclasses.replace(problem, **changes)
-
-
-def _known(kind: str, name: str, known: Iterable[str]) -> str:
-    """`name`, or ValueError that names the nearest known one."""
-    names = list(known)
-    if name in names:
-        return name
-    nearest = difflib.get_close_matches(str(name), names, n=1, cutoff=0.0)
-    advice = f"did you mean {nearest[0]!r}?" if nearest else "leave it out."
-    raise ValueError(f"{kind}: got {name!r}, expected one of {names}; {advice}")
-
-
-def _checked(name: str, value: Any, *, at_least: float = -math.inf, is_whole: bool = False) -> Any:
-    """`value` as a Python number (None stays None), or ValueError where it is outside its range."""
-    if value is None:
-        return None
-    kind = numbers.Integral if is_whole else numbers.Real
-    is_number = issubclass(type(value), kind) and type(value) is not bool
-    if not (is_number and at_least <= float(value) < math.inf):
-        expected = "a whole number" if is_whole else "a finite number"
-        expected += "" if at_least == -math.inf else f" of at least {at_least:g}"
-        raise ValueError(f"{name}: got {value!r}, expected {expected}; change it or leave it out for the default.")
-    return int(value) if is_whole else float(value)
 
 
 _SIZE = 200
@@ -377,6 +353,19 @@ def _(problem: Pendulum, state: State) -> Frame:
     for mark in (-limit, limit):
         _line(frame, (0.8 * mark / end, -0.92), (0.8 * mark / end, -0.78), 2.0, _UNSAFE)
     return frame.round().astype(np.uint8)
+
+
+@draw.register
+def _(problem: CartpoleSwingup, state: State) -> Frame:
+    """What a pixel observation shows, larger."""
+    return np.array(_pixels(problem, jnp.asarray(state)[None], _SIZE)[0])
+
+
+@state_bounds.register
+def _(problem: CartpoleSwingup) -> tuple[list[float], list[float]]:
+    end = math.inf if problem.process_noise_std > 0.0 else float(problem.params.rail_length)
+    high = [end, 1.0, 1.0, math.inf, math.inf]
+    return [-bound for bound in high], high
 
 
 @draw.register

@@ -87,7 +87,6 @@ class Agent:
 
         def decide(state: Array, key: PRNGKeyArray) -> tuple[Array, Decision]:
             step = problem.step(state, action, key)
-            rewards = jnp.stack([reward(state, action) for reward in problem.tasks.values()])
             unknown = jnp.asarray(jnp.inf)
             return step.state, Decision(
                 state,
@@ -95,7 +94,7 @@ class Agent:
                 step.state,
                 step.cost,
                 step.inner_cost,
-                rewards,
+                step.rewards,
                 -unknown,
                 unknown,
                 jnp.asarray(False),

@@ -154,7 +154,6 @@ class Planner(eqx.Module):
         checked, found = self.plan(episode.state, episode.memory, episode.spent, plan_key)
         action = checked.plan[0]
         step = self.problem.step(episode.state, action, step_key)
-        rewards = jnp.stack([reward(episode.state, action) for reward in self.problem.tasks.values()])
         memory = found.memory._replace(best=checked.plan)
         decision = Decision(
             episode.state,
@@ -162,7 +161,7 @@ class Planner(eqx.Module):
             step.state,
             step.cost,
             step.inner_cost,
-            rewards,
+            step.rewards,
             found.best_value,
             episode.spent + checked.pessimistic_cost,
             checked.is_fallback,

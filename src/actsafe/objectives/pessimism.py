@@ -71,7 +71,7 @@ class Objective(eqx.Module):
 
         def one(plan: Plan) -> tuple[Float[Array, ""], Float[Array, ""]]:
             particles = imagine(problem, model, state, plan, gains=gains, noise=noise, multiplier=multiplier)
-            costs = jax.vmap(jax.vmap(lambda s: problem.cost(s, margin)))(particles.next_states)
+            costs = jax.vmap(jax.vmap(lambda s: problem.decision_cost(s, margin)))(particles.next_states)
             rewards = jax.vmap(jax.vmap(self.reward))(particles.states, particles.actions, particles.predictions)
             returns = jnp.mean(rewards, axis=-1)
             value = jnp.max(returns) if self.is_optimistic else jnp.mean(returns)

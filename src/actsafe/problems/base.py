@@ -8,7 +8,7 @@ import abc
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -20,15 +20,17 @@ Action = Float[Array, " action"]
 Scalar = Float[Array, ""]
 
 Reward = Callable[[State, Action], Scalar]
-"""A known reward r(s, a), read at the decision state before the action is applied."""
+"""A known reward r(s, a); `Problem.is_summed` says at which state it is read."""
 
 
 class Step(NamedTuple):
     """What one decision brings."""
 
     state: State
+    rewards: Float[Array, " task"]
+    """Of every task, in the order of `Problem.tasks`."""
     cost: Scalar
-    """Cost of the state arrived in: what counts against the budget."""
+    """What counts against the budget."""
     inner_cost: Scalar
     """Largest cost at any simulator step of this decision, between decisions included: a diagnostic."""
 
@@ -51,6 +53,10 @@ class Problem(eqx.Module):
     """Largest sum of costs allowed in an episode."""
     process_noise_std: eqx.AbstractVar[float]
     """Std of the Gaussian noise added to every state coordinate once per decision; 0 for none."""
+    is_summed: ClassVar[bool] = False
+    """How a decision is accounted. False, as in the paper's experiments from state: the reward r(s, a) is read once, at
+    the decision state, and the cost once, at the state arrived in. True, as benchmark suites do it: both are read after
+    every simulator step, at the state arrived in, and summed over the `action_repeat`."""
 
     state_scale: eqx.AbstractClassVar[tuple[float, ...]]
     """Prior knowledge: the typical size of each state coordinate. Inputs are not magnified beyond it."""
@@ -101,15 +107,28 @@ class Problem(eqx.Module):
         """Hold `action` (clipped to [-1, 1]) for one decision."""
         action = jnp.clip(action, -1.0, 1.0)
 
-        def hold(state: State, _: None) -> tuple[State, Scalar]:
+        def hold(state: State, _: None) -> tuple[State, tuple[Scalar, Array]]:
             state = self.simulate(state, action)
-            return state, self.cost(state)
+            return state, (self.cost(state), self._rewards(state, action))
 
-        state, inner_costs = jax.lax.scan(hold, state, length=self.action_repeat)
-        noise = self.process_noise_std * jax.random.normal(key, state.shape, state.dtype)
-        state = self.project(state + noise)
-        cost = self.cost(state)
-        return Step(state, cost, jnp.maximum(jnp.max(inner_costs), cost))
+        end, (costs, rewards) = jax.lax.scan(hold, state, length=self.action_repeat)
+        noise = self.process_noise_std * jax.random.normal(key, end.shape, end.dtype)
+        end = self.project(end + noise)
+        last_cost = self.cost(end)
+        inner_cost = jnp.maximum(jnp.max(costs), last_cost)
+        if self.is_summed:
+            # The last simulator step is read with its noise.
+            cost = jnp.sum(costs[:-1]) + last_cost
+            rewards = jnp.sum(rewards[:-1], axis=0) + self._rewards(end, action)
+            return Step(end, rewards, cost, inner_cost)
+        return Step(end, self._rewards(state, action), last_cost, inner_cost)
+
+    def _rewards(self, state: State, action: Action) -> Float[Array, " task"]:
+        return jnp.stack([reward(state, action) for reward in self.tasks.values()])
+
+    def decision_cost(self, state: State, margin: float = 0.0) -> Scalar:
+        """What a planner charges for a decision that ends in `state`: as if all its simulator steps did."""
+        return (self.action_repeat if self.is_summed else 1) * self.cost(state, margin)
 
 
 def require_positive(params: eqx.Module) -> None:

@@ -1,0 +1,58 @@
+"""What a robot senses when it is given no image: three lidars of sixteen bins, then its own sensors."""
+
+import numpy as np
+import numpy.typing as npt
+
+from actsafe.problems.safety_gym.physics import MjData, MjModel, mujoco
+from actsafe.problems.safety_gym.robots import Robot
+
+NUM_LIDARS, NUM_BINS = 3, 16
+LIDAR_RANGE = 5.0
+"""Metres beyond which nothing is seen."""
+
+Numbers = npt.NDArray[np.float64]
+
+
+def num_features(robot: Robot) -> int:
+    """How many numbers a state vector of this robot has."""
+    return NUM_LIDARS * NUM_BINS + robot.num_sensed
+
+
+def lidar(offsets: Numbers, groups: npt.NDArray[np.intp]) -> Numbers:
+    """Readings (lidar x bin) of points at `offsets` (point, 2) in the robot's frame; a point's group is its lidar.
+
+    Bin k holds directions from k to k + 1 sixteenths of a turn, counter-clockwise from ahead. A point reads as its
+    closeness 1 - d / 5 m. A fraction of it leaks into the two bins beside its own: alpha into the next, 1 - alpha into
+    the one before, where alpha is how far through its bin it lies. A bin shows the largest of its readings.
+    """
+    x, y = offsets[:, 0], offsets[:, 1]
+    closeness = np.maximum(0.0, LIDAR_RANGE - np.sqrt(x * x + y * y)) / LIDAR_RANGE
+    turn = np.arctan2(y, x) * (NUM_BINS / (2.0 * np.pi)) % NUM_BINS
+    whole = np.floor(turn)
+    alpha = turn - whole
+    bins = whole.astype(np.intp)
+    first = groups * NUM_BINS
+    readings = np.zeros(NUM_LIDARS * NUM_BINS)
+    np.maximum.at(readings, first + bins % NUM_BINS, closeness)
+    np.maximum.at(readings, first + (bins + 1) % NUM_BINS, alpha * closeness)
+    np.maximum.at(readings, first + (bins - 1) % NUM_BINS, (1.0 - alpha) * closeness)
+    return readings
+
+
+def refresh(model: MjModel, data: MjData) -> None:
+    """Brings accelerations and touch up to the present state, and leaves what follows exactly as it would have been."""
+    warm_start = data.qacc_warmstart.copy()
+    mujoco.mj_forward(model, data)
+    data.qacc_warmstart[:] = warm_start
+
+
+def offsets_from(data: MjData, body: int, others: npt.NDArray[np.intp]) -> Numbers:
+    """Where the centres of other bodies are in the frame of `body`, seen along its own vertical: (other, 2)."""
+    return ((data.xpos[others] - data.xpos[body]) @ data.xmat[body].reshape(3, 3))[:, :2]
+
+
+def sensed(robot: Robot, sensor_data: Numbers) -> Numbers:
+    """Accelerometer, velocimeter, gyro, magnetometer; Doggo adds touch, hinge velocities, sines and cosines."""
+    split = len(sensor_data) - robot.num_hinges
+    angles = sensor_data[split:]
+    return np.concatenate([sensor_data[:split], np.stack([np.sin(angles), np.cos(angles)], axis=1).ravel()])
