@@ -67,6 +67,7 @@ def test_an_unknown_task_is_answered_with_the_nearest(refused, finished, tree_of
     ("arguments", "said"),
     [
         (("--budget", "-1"), "budget must be a finite number of at least 0, got -1"),
+        (("--problem", "cartpole_swingup"), "agents that learn from pixels"),
         (("--budget", "nan"), "budget must be a finite number"),
         (("--budget", "inf"), "budget must be a finite number"),
         (("--budget", "much"), "--budget"),

@@ -73,7 +73,7 @@ def texts(axes):
 # Coordinates
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", [name for name in PROBLEMS if not PROBLEMS[name]().is_summed])
 def test_views_agree_with_the_problems(name, key):
     problem, seen = PROBLEMS[name](), view(name)
     rest = np.asarray(problem.reset(key))

@@ -73,7 +73,14 @@ class Config:
         for name, least in (("evaluate_every", 0), ("capacity_step", 1), ("decisions_per_call", 1)):
             if getattr(self, name) < least:
                 raise ConfigError(f"{name} must be at least {least}, got {getattr(self, name)}")
-        require_known("objective.task", self.objective.task, self.make_problem().tasks)
+        problem = self.make_problem()
+        if problem.is_summed:
+            raise ConfigError(
+                f"problem: got {self.problem}, which is for agents that learn from pixels. Its budget of "
+                f"{problem.budget:g} is for {problem.num_decisions} decisions, of which a planner sees too few ahead to "
+                "keep it. Choose pendulum or cartpole"
+            )
+        require_known("objective.task", self.objective.task, problem.tasks)
 
     def make_problem(self) -> Problem:
         """The problem, with the budget and the noise asked for."""
