@@ -10,8 +10,9 @@ import pytest
 
 from actsafe.render import dense, raycast, windows
 from actsafe.render.intersect import ROUNDNESS, intersect
+from actsafe.render.mujoco import scene_of, view_of
 from actsafe.render.raycast import render, render_batch
-from actsafe.render.scene import Floor, Headlight, Scene, View, cartpole_scene
+from actsafe.render.scene import Floor, Headlight, Light, Scene, Sky, View, cartpole_scene
 
 UNIT = 1.0 / ROUNDNESS
 """The radius that is drawn as 1."""
@@ -175,14 +176,13 @@ def random_views(seed, number):
     )
 
 
-@pytest.mark.parametrize("samples", [1, 4])
-def test_windows_leave_nothing_out(samples):
+def test_windows_leave_nothing_out():
     """What the processor draws, near geoms only, is what comes out when every geom is held against every pixel."""
     views = jax.tree.map(jnp.asarray, random_views(0, 40))
 
     def frames(how):
         def one(view):
-            return raycast._frame(how, crowd(), view, width=24, height=18, samples=samples)
+            return raycast._frame(how, crowd(), view, width=24, height=18, samples=4)
 
         return np.asarray(jax.jit(lambda views: jax.lax.map(one, views))(views)).astype(int)
 
@@ -298,3 +298,56 @@ def test_wrong_input_is_refused():
         Scene(("mesh",), np.ones((1, 3), np.float32), (False,))
     with pytest.raises(ValueError, match="1 kinds but 2 flags"):
         Scene(("box",), np.ones((1, 3), np.float32), (False, True))
+
+
+MODEL = """
+<mujoco>
+  <asset>
+    <texture name="sky" type="skybox" builtin="gradient" rgb1="0.527 0.582 0.906" rgb2="0.1 0.1 0.35" width="64"
+      height="64"/>
+    <texture name="floor" type="2d" builtin="checker" rgb1="0.7 0.7 0.7" rgb2="0.8 0.8 0.8" width="100" height="100"/>
+    <material name="floor" texture="floor" texrepeat="10 10" reflectance="0.1"/>
+    <material name="own" rgba="0.1 0.2 0.3 1"/>
+  </asset>
+  <worldbody>
+    <geom type="plane" size="3.5 3.5 0.1" material="floor"/>
+    <light directional="true" dir="0 0 -1" diffuse="1 1 1" specular="0 0 0"/>
+    <camera name="eye" pos="0 -2 1" xyaxes="1 0 0 0 0 1" fovy="70"/>
+    <geom type="sphere" size="0.1" rgba="1 0 0 0"/>
+    <geom type="box" size="0.1 0.2 0.3" pos="1 2 3" rgba="0 1 0 0.25"/>
+    <geom type="capsule" size="0.1 0.2" material="own" euler="0 90 0"/>
+    <geom type="{last}" size="0.1 0.2 0.3" group="{group}"/>
+  </worldbody>
+</mujoco>"""
+
+
+def test_a_model_gives_its_scene_and_views():
+    mujoco = pytest.importorskip("mujoco")
+    model = mujoco.MjModel.from_xml_string(MODEL.format(last="ellipsoid", group=3))
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    scene, view = scene_of(model), view_of(model, data, "eye")
+    # What is clear or of a hidden group is left out; the surroundings are Safety-Gym's, the defaults.
+    assert scene.kinds == ("box", "capsule")
+    assert scene.transparent == (True, False)
+    for part, default in ((scene.floor, Floor()), (scene.headlight, Headlight()), (scene.lights, (Light(),))):
+        for got, expected in zip(jax.tree.leaves(vars_of(part)), jax.tree.leaves(vars_of(default)), strict=True):
+            assert got == pytest.approx(expected, abs=1e-6)
+    np.testing.assert_allclose(scene.sky.zenith, Sky().zenith, atol=0.003)
+    np.testing.assert_allclose(scene.sky.nadir, Sky().nadir, atol=0.003)
+    np.testing.assert_allclose(view.positions, [[1, 2, 3], [0, 0, 0]])
+    np.testing.assert_allclose(view.colours, [[0, 1, 0, 0.25], [0.1, 0.2, 0.3, 1]], atol=1e-6)
+    np.testing.assert_allclose(view.rotations[1] @ [0, 0, 1], [1, 0, 0], atol=1e-6)
+    np.testing.assert_allclose(view.camera_rotation @ [0, 0, -1], [0, 1, 0], atol=1e-6)
+    assert view.fovy == 70.0
+
+
+def test_a_model_with_shapes_that_cannot_be_drawn_is_refused():
+    mujoco = pytest.importorskip("mujoco")
+    with pytest.raises(ValueError, match="cannot be drawn"):
+        scene_of(mujoco.MjModel.from_xml_string(MODEL.format(last="ellipsoid", group=0)))
+
+
+def vars_of(part):
+    """The fields of a module, and of modules in a tuple, as plain values."""
+    return [vars_of(one) for one in part] if isinstance(part, tuple) else dict(vars(part))

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 
 from rich.console import Console
 from rich.table import Table
@@ -174,7 +175,21 @@ def _jax() -> Iterator[Finding]:
     is_double = jax.numpy.zeros(()).dtype == "float64"
     fix = "unset JAX_ENABLE_X64; the actsafe command switches double precision on itself"
     yield Finding("float64", Status.GOOD if is_double else Status.BAD, "on" if is_double else "off", fix)
+    yield _sums(jax)
     yield _cache(cache, jax_setup.cache_folder(), jax_setup.VARIABLE)
+
+
+def _sums(jax: ModuleType) -> Finding:
+    """Whether a sum comes out right that some versions of jaxlib get wrong (see `actsafe.__init__`)."""
+    count = 16_385
+    numbers = jax.numpy.arange(count, dtype=float)
+    rows = jax.numpy.stack([numbers, 0.0 * numbers, 0.0 * numbers], axis=1)
+    squares = jax.jit(jax.vmap(lambda row: jax.numpy.sum((jax.numpy.eye(3) @ row) ** 2)))(rows)
+    found, expected = float(squares[-1]), float((count - 1) ** 2)
+    is_right = found == expected
+    said = "right" if is_right else f"WRONG: got {found:.0f}, expected {expected:.0f}"
+    fix = "import actsafe before anything uses JAX, or set XLA_FLAGS=--xla_cpu_experimental_ynn_fusion_type="
+    return Finding("large sums", Status.GOOD if is_right else Status.BAD, said, fix)
 
 
 def _cache(used: Path | None, asked: Path | None, variable: str) -> Finding:

@@ -123,15 +123,21 @@ def _floor(model: Any, plane: int) -> Floor:
 
 
 def _sky(model: Any) -> Sky:
-    """The colours in the middle of the cube's upper and lower face. Texels are truncated: half a step is lost."""
+    """The gradient that goes through the texels in the middle of the cube's upper and lower face.
+
+    These are not quite at the zenith and the nadir. Texels are truncated: half a step is lost.
+    """
     skies = np.flatnonzero(model.tex_type == SKYBOX)
     if not len(skies):
         return Sky((0.0, 0.0, 0.0), (0.0, 0.0, 0.0), (0.0, 0.0, 0.0))
     texels = _texels(model, int(skies[0]))
     side = texels.shape[1]
-    middle = slice(side // 2 - 3, side // 2 + 4)
+    middle = slice(side // 2 - 1, side // 2 + 1)
     up, down = (_tone(texels[face * side : (face + 1) * side][middle, middle], lost=0.5) for face in (2, 3))
-    return Sky(up, down)
+    elevation = 1.0 - np.arctan(np.sqrt(2.0) / side) / (0.5 * np.pi)
+    lack = 0.5 - elevation / np.sqrt(2.0 + 2.0 * elevation**2)
+    beyond = lack / (1.0 - 2.0 * lack) * (np.asarray(up) - np.asarray(down))
+    return Sky(_three(np.clip(up + beyond, 0.0, 1.0)), _three(np.clip(down - beyond, 0.0, 1.0)))
 
 
 def _light(model: Any, number: int, *, is_far: bool) -> Light:
@@ -142,8 +148,8 @@ def _light(model: Any, number: int, *, is_far: bool) -> Light:
         ambient=_grey(model.light_ambient[number]),
         diffuse=_grey(model.light_diffuse[number]),
         specular=_grey(model.light_specular[number]),
-        exponent=float(model.light_exponent[number]),
-        cutoff=float(model.light_cutoff[number]),
+        exponent=0.0 if is_far else float(model.light_exponent[number]),
+        cutoff=180.0 if is_far else float(model.light_cutoff[number]),
     )
 
 
