@@ -18,8 +18,7 @@ METHOD = {
     "reference": "20 episodes of the published simulator by task, as measured and written down by us before this code",
     "verdict": (
         "chance: the share of 20-episode samples drawn from ours whose mean is at least as far out as the reference's, "
-        "on its side; agrees from 0.005 on. Costs have a long tail, for which a normal approximation is no good. The "
-        "rows of one robot share the reference's 20 layouts, so that their deviations go together"
+        "on its side; agrees from 0.005 on. Costs have a long tail, for which a normal approximation is no good"
     ),
     "sleeping": (
         "the same seeds and actions with MuJoCo's sleeping on and off, before and after the robot first touches a "

@@ -69,7 +69,7 @@ def test_a_press_is_seen_at_once():
         return env.model.geom_rgba[geoms][:, 1] == 1.0
 
     (lit,) = np.flatnonzero(is_green())
-    env.model.body_pos[env.model.body("robot").id, :2] = np.asarray(simulation.button(int(lit))) + [0.15, 0.0]
+    env.model.body_pos[env.model.body("robot").id, :2] = np.add(simulation.button(int(lit)), (0.15, 0.0))
     _, reward, *_, info = env.step(np.zeros(2))
     assert info["goals_met"] == 1
     assert reward > 0.5

@@ -23,7 +23,9 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 TIMES = {"compile_seconds", "median_ms", "min_ms", "spread_ms", "repeats"}
 WORK = {"predictions_per_plan", "flops_per_prediction", "gflop_per_plan", "achieved_gflops"}
 
-SCRIPTS = ("plan_time", "data_growth", "run_time", "fit_time")
+COMPARED = ("plan_time", "data_growth", "run_time", "fit_time", "safety_gym_speed", "environment_speed")
+"""Those that always have a ratio to a reference; of the others one needs OpenGL for it, and one compares statistics."""
+SCRIPTS = (*COMPARED, "render_time", "safety_gym_statistics")
 
 
 @pytest.fixture(scope="module")
@@ -70,13 +72,17 @@ def ratios(value, is_ratio=False):
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_each_states_its_claim_and_machine_and_a_ratio(results, name):
+def test_each_states_its_claim_and_machine(results, name):
     result = results[name]
     assert {"benchmark", "claim", "method", "machine", "is_quick"} <= result.keys()
     assert result["benchmark"] == name
     assert result["is_quick"] is True
     assert {"platform", "accelerator", "cpu", "cores", "jax", "python"} <= result["machine"].keys()
-    found = list(ratios(result))
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_each_has_a_ratio_to_a_reference(results, name):
+    found = list(ratios(results[name]))
     assert found
     assert all(math.isfinite(number) and number > 0 for number in found)
 
@@ -119,6 +125,16 @@ def test_fit_time_compares_subset_and_all(results):
         for name in ("fit_subset", "fit_all", "condition_exact", "condition_reduced"):
             assert point[name].keys() >= TIMES
         assert {"fit", "condition_reduced"} <= point["ratio"].keys()
+
+
+def test_environment_speed_compares_both_kinds_of_vector(results):
+    result = results["environment_speed"]
+    assert {point["observation"] for point in result["points"]} == {"state", "pixels, 1 sample"}
+    for point in result["points"]:
+        for kind in ("ours", "sync"):
+            assert point[kind].keys() == {"first_seconds", "best", "median", "repeats"}
+            assert point[kind]["first_seconds"] > 0.0
+    assert [entry["over_first"] for entry in result["growth"]] == [{"1": 1.0}, {"1": 1.0}]
 
 
 @pytest.mark.parametrize("name", ["refactor_per_call", "refactor_per_prediction"])

@@ -81,8 +81,14 @@ def test_the_rail_ends():
 
 @pytest.mark.parametrize(
     ("position", "margin", "expected"),
-    [(0.5, 0.0, 1.0), (-0.5, 0.0, 1.0), (np.nextafter(0.5, 0.0), 0.0, 0.0), (0.0, 0.0, 0.0), (0.45, 0.1, 1.0)]
-    + [(math.inf, 0.0, 1.0)],
+    [
+        (0.5, 0.0, 1.0),
+        (-0.5, 0.0, 1.0),
+        (np.nextafter(0.5, 0.0), 0.0, 0.0),
+        (0.0, 0.0, 0.0),
+        (0.45, 0.1, 1.0),
+        (math.inf, 0.0, 1.0),
+    ],
 )
 def test_cost_is_one_from_the_limit_on(position, margin, expected):
     assert ONE_STEP.cost(jnp.array([position, 1.0, 0.0, 0.0, 0.0]), margin) == expected
@@ -107,8 +113,15 @@ def test_sparse_reward_is_one_up_to_its_edges(position, cos, expected):
 @pytest.mark.parametrize(
     ("action", "expected"),
     # 0.2 (1 - 0.1^(((|a| - 0.1) / 0.1)^2)): at 0.15 the exponent is 1/4, at 0.2 it is 1, at 0.3 it is 4.
-    [(0.0, 0.0), (0.1, 0.0), (-0.1, 0.0), (0.15, 0.2 * (1.0 - 0.1**0.25)), (-0.2, 0.18), (0.3, 0.2 * (1.0 - 1e-4))]
-    + [(1.0, 0.2)],
+    [
+        (0.0, 0.0),
+        (0.1, 0.0),
+        (-0.1, 0.0),
+        (0.15, 0.2 * (1.0 - 0.1**0.25)),
+        (-0.2, 0.18),
+        (0.3, 0.2 * (1.0 - 1e-4)),
+        (1.0, 0.2),
+    ],
 )
 def test_effort_by_hand(action, expected):
     hanging = state_of(theta=math.pi)

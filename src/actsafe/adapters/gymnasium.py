@@ -130,6 +130,7 @@ class ProblemEnv(gymnasium.Env[npt.NDArray[Any], npt.NDArray[np.float32]]):
             raise ValueError(f"dtype: got {dtype}, expected float32 or float64; leave it out for float32.")
         self.observation_space = _observation_space(self.problem, observation, image_size, dtype)
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (self.problem.action_dim,), np.float32)
+        self.metadata = {**self.metadata, "render_fps": _frames_per_second(self.problem)}
         self._episode: Episode | None = None
         self._num_taken = 0
 
@@ -191,6 +192,7 @@ class ProblemVectorEnv(gymnasium.vector.VectorEnv[npt.NDArray[Any], npt.NDArray[
         single = ProblemEnv(problem, **options)
         self.num_envs = int(checked_number("num_envs", num_envs, at_least=1.0, is_whole=True))
         self.problem, self.task, self.render_mode = single.problem, single.task, single.render_mode
+        self.metadata = {**single.metadata, "autoreset_mode": AutoresetMode.NEXT_STEP}
         self.single_observation_space = self._space = single.observation_space
         self.single_action_space = single.action_space
         self.observation_space = batch_space(single.observation_space, self.num_envs)
@@ -253,6 +255,12 @@ class ProblemVectorEnv(gymnasium.vector.VectorEnv[npt.NDArray[Any], npt.NDArray[
         if self._episodes is None:
             raise gymnasium.error.ResetNeeded("the environments have no state yet; call reset() first.")
         return self._episodes
+
+
+def _frames_per_second(problem: Problem) -> int:
+    """Decisions in a second of the problem's time, where it says how long a simulator step is; else 10."""
+    time_step = getattr(getattr(problem, "params", None), "time_step", None)
+    return 10 if time_step is None else max(1, round(1.0 / (float(time_step) * problem.action_repeat)))
 
 
 @functools.singledispatch

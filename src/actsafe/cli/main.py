@@ -26,6 +26,7 @@ COMMANDS: Mapping[str, str] = {
     "evaluate": "Try what a run has learned on its tasks, in fresh episodes.",
     "plot": "Draw the figures of one or more runs.",
     "reproduce": "Run an experiment of the paper: every algorithm, every seed, one results file.",
+    "play": "Record a short video of a task: a random policy, none at all, or your own.",
     "doctor": "Check the installation and say how to mend what is missing.",
 }
 """Each command is the class of its name in the module of its name, imported when it is asked for: help is instant, and

@@ -77,8 +77,8 @@ class Config:
         if problem.is_summed:
             raise ConfigError(
                 f"problem: got {self.problem}, which is for agents that learn from pixels. Its budget of "
-                f"{problem.budget:g} is for {problem.num_decisions} decisions, of which a planner sees too few ahead to "
-                "keep it. Choose pendulum or cartpole"
+                f"{problem.budget:g} is for {problem.num_decisions} decisions, of which a planner sees too few ahead "
+                "to keep it. Choose pendulum or cartpole"
             )
         require_known("objective.task", self.objective.task, problem.tasks)
 

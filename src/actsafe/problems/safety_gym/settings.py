@@ -31,6 +31,8 @@ class SafetyGymSettings:
     """Environment steps for which one action is held; rewards and costs are summed. The paper's agents use 2."""
     episode_length: int = 1000
     """In environment steps."""
+    budget: float = 25.0
+    """Largest sum of costs allowed in an episode; nothing here enforces it."""
     num_hazards: int | None = None
     num_vases: int | None = None
     num_pillars: int | None = None
@@ -52,7 +54,8 @@ class SafetyGymSettings:
         known("reward", self.reward, REWARD_FORMS)
         for name in ("action_repeat", "episode_length"):
             _require(name, getattr(self, name), at_least=1.0, is_whole=True)
-        _require("action_noise", self.action_noise, at_least=0.0)
+        for name in ("action_noise", "budget"):
+            _require(name, getattr(self, name), at_least=0.0)
         for name in ("num_hazards", "num_vases", "num_pillars", "num_buttons"):
             _require(name, getattr(self, name), at_least=0.0, is_whole=True, is_optional=True)
         for name in ("extent", "target_extent", "motor_gear", "floor_damping"):
