@@ -12,7 +12,7 @@ from gymnasium.wrappers import vector as vector_wrappers
 from PIL import Image
 from rich.console import Console
 
-from actsafe.cli import play
+from actsafe.cli import play, video
 
 POINT = "actsafe/PointGotoGoal-v0"
 SMALL = ("--steps", "3", "--size", "16")
@@ -134,7 +134,7 @@ def test_a_robots_task_is_seen_and_its_costs_told_apart(actsafe):
     assert code == 0, errors
     assert "playing PointGotoGoal, random policy, seed 3" in output
     assert "after 3 steps, within the episode" in output
-    assert "cost     0  (hazards 0, vases 0, pillars 0)" in output
+    assert "cost     0  (hazards 0, vases 0, pillars 0, budget 25 in an episode)" in output
     assert "goals    0 met" in output
     assert "frames/s, after" in output
     env = gymnasium.make(POINT, observation="state", render_mode="rgb_array", render_size=16)
@@ -166,7 +166,7 @@ def test_a_write_that_fails_leaves_what_was_there(refused, monkeypatch):
         raise OSError(28, "No space left on device")
 
     Path("film.gif").write_bytes(b"an older film")
-    monkeypatch.setattr(play, "WRITERS", {".gif": fail})
+    monkeypatch.setattr(video, "WRITERS", {".gif": fail})
     assert "No space left on device" in refused("Pendulum", *SMALL, "--out", "film.gif", "--overwrite")
 
 
