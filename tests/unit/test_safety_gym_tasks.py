@@ -282,14 +282,14 @@ class TestObservation:
         # At 45 degrees and 5 sqrt(2) m: out of range. At 101.25 degrees (4.5 bins) and 2.5 m: 0.5, and 0.25 each side.
         angle = math.radians(101.25)
         offsets = np.array([[1.0, 0.0], [5.0, 5.0], [2.5 * math.cos(angle), 2.5 * math.sin(angle)]])
-        readings = lidar(offsets, np.array([0, 0, 2])).reshape(3, 16)
+        readings = lidar(offsets, np.array([0, 0, 2]), np.zeros(3, np.intp), 1).reshape(3, 16)
         expected = np.zeros((3, 16))
         expected[0, [0, 15]] = 0.8
         expected[2, [3, 4, 5]] = (0.25, 0.5, 0.25)
         np.testing.assert_allclose(readings, expected, atol=1e-12)
 
     def test_a_bin_shows_its_nearest(self):
-        readings = lidar(np.array([[1.0, 1e-9], [2.0, 1e-9]]), np.zeros(2, np.intp))
+        (readings,) = lidar(np.array([[1.0, 1e-9], [2.0, 1e-9]]), *[np.zeros(2, np.intp)] * 2, 1)
         assert readings[0] == pytest.approx(0.8)
 
     @pytest.mark.parametrize(("robot", "size"), [("Point", 60), ("Doggo", 104)])

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from actsafe.problems.safety_gym.anatomy import COST_SOURCES
+from actsafe.problems.safety_gym.observation import state_vectors
 from actsafe.problems.safety_gym.settings import SafetyGymSettings
 from actsafe.problems.safety_gym.simulation import NOTHING, Outcome, Simulation, total
 
@@ -102,8 +103,9 @@ class Batch:
 
     def observe(self) -> npt.NDArray[np.float64]:
         """State vectors (simulation, feature), fresh."""
-        chosen = self._chosen(None)
-        return np.stack([self.simulations[number].observe() for number in chosen])
+        self._for_each(lambda number: self.simulations[number].refresh(), self._chosen(None))
+        seen = [each.surroundings() for each in self.simulations]
+        return state_vectors(self.settings.body, seen, np.stack([each.data.sensordata for each in self.simulations]))
 
     def close(self) -> None:
         """Ends the threads; the batch cannot be used afterwards. Closing twice does no harm."""

@@ -1,5 +1,7 @@
 """What a robot senses when it is given no image: three lidars of sixteen bins, then its own sensors."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -10,7 +12,9 @@ NUM_LIDARS, NUM_BINS = 3, 16
 LIDAR_RANGE = 5.0
 """Metres beyond which nothing is seen."""
 
-Numbers = npt.NDArray[np.float64]
+Numbers, Indices = npt.NDArray[np.float64], npt.NDArray[np.intp]
+Surroundings = tuple[Numbers, Indices]
+"""Where the things that a robot's lidars see are in its frame (point, 2), and which lidar sees each."""
 
 
 def num_features(robot: Robot) -> int:
@@ -18,8 +22,18 @@ def num_features(robot: Robot) -> int:
     return NUM_LIDARS * NUM_BINS + robot.num_sensed
 
 
-def lidar(offsets: Numbers, groups: npt.NDArray[np.intp]) -> Numbers:
-    """Readings (lidar x bin) of points at `offsets` (point, 2) in the robot's frame; a point's group is its lidar.
+def state_vectors(robot: Robot, surroundings: Sequence[Surroundings], sensor_data: Numbers) -> Numbers:
+    """What robots of one kind observe (robot, feature): computed together, each row as it is alone."""
+    counts = [len(groups) for _, groups in surroundings]
+    offsets, groups = (np.concatenate(part) for part in zip(*surroundings, strict=True))
+    rows = np.repeat(np.arange(len(counts)), counts)
+    return np.concatenate([lidar(offsets, groups, rows, len(counts)), sensed(robot, sensor_data)], axis=1)
+
+
+def lidar(offsets: Numbers, groups: Indices, rows: Indices, num_rows: int) -> Numbers:
+    """Readings (row, lidar x bin) of points at `offsets` (point, 2) in the frame of the robot of their row.
+
+    A point's group is its lidar.
 
     Bin k holds directions from k to k + 1 sixteenths of a turn, counter-clockwise from ahead. A point reads as its
     closeness 1 - d / 5 m. A fraction of it leaks into the two bins beside its own: alpha into the next, 1 - alpha into
@@ -31,12 +45,12 @@ def lidar(offsets: Numbers, groups: npt.NDArray[np.intp]) -> Numbers:
     whole = np.floor(turn)
     alpha = turn - whole
     bins = whole.astype(np.intp)
-    first = groups * NUM_BINS
-    readings = np.zeros(NUM_LIDARS * NUM_BINS)
+    first = (rows * NUM_LIDARS + groups) * NUM_BINS
+    readings = np.zeros(num_rows * NUM_LIDARS * NUM_BINS)
     np.maximum.at(readings, first + bins % NUM_BINS, closeness)
     np.maximum.at(readings, first + (bins + 1) % NUM_BINS, alpha * closeness)
     np.maximum.at(readings, first + (bins - 1) % NUM_BINS, (1.0 - alpha) * closeness)
-    return readings
+    return readings.reshape(num_rows, -1)
 
 
 def refresh(model: MjModel, data: MjData) -> None:
@@ -46,13 +60,14 @@ def refresh(model: MjModel, data: MjData) -> None:
     data.qacc_warmstart[:] = warm_start
 
 
-def offsets_from(data: MjData, body: int, others: npt.NDArray[np.intp]) -> Numbers:
+def offsets_from(data: MjData, body: int, others: Indices) -> Numbers:
     """Where the centres of other bodies are in the frame of `body`, seen along its own vertical: (other, 2)."""
     return ((data.xpos[others] - data.xpos[body]) @ data.xmat[body].reshape(3, 3))[:, :2]
 
 
 def sensed(robot: Robot, sensor_data: Numbers) -> Numbers:
-    """Accelerometer, velocimeter, gyro, magnetometer; Doggo adds touch, hinge velocities, sines and cosines."""
-    split = len(sensor_data) - robot.num_hinges
-    angles = sensor_data[split:]
-    return np.concatenate([sensor_data[:split], np.stack([np.sin(angles), np.cos(angles)], axis=1).ravel()])
+    """In rows: accelerometer, velocimeter, gyro, magnetometer; Doggo adds touch, hinge velocities, sines, cosines."""
+    split = sensor_data.shape[1] - robot.num_hinges
+    angles = sensor_data[:, split:]
+    pairs = np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(len(angles), -1)
+    return np.concatenate([sensor_data[:, :split], pairs], axis=1)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from actsafe.problems.safety_gym import layout
 from actsafe.problems.safety_gym.anatomy import BUTTON_SHIFT, HAZARD_BIT, PILLAR_BIT, VASE_BIT, Anatomy, anatomy_of
 from actsafe.problems.safety_gym.objects import GREEN, HAZARD_RADIUS, PINK
-from actsafe.problems.safety_gym.observation import lidar, offsets_from, refresh, sensed
+from actsafe.problems.safety_gym.observation import Surroundings, offsets_from, refresh, state_vectors
 from actsafe.problems.safety_gym.physics import MjData, MjModel, mujoco
 from actsafe.problems.safety_gym.rules import Place
 from actsafe.problems.safety_gym.settings import SafetyGymSettings
@@ -199,10 +199,16 @@ class Simulation:
 
     def observe(self) -> npt.NDArray[np.float64]:
         """The state vector: three lidars, then the robot's sensors."""
+        self.refresh()
+        return state_vectors(self.settings.body, [self.surroundings()], self.data.sensordata[None])[0]
+
+    def refresh(self) -> None:
+        """Brings the sensors up to the present state; nothing that follows is changed by it."""
         refresh(self.model, self.data)
-        offsets = offsets_from(self.data, self.anatomy.robot_body, self.seen_bodies)
-        own = sensed(self.settings.body, self.data.sensordata)
-        return np.concatenate([lidar(offsets, self.seen_groups), own])
+
+    def surroundings(self) -> Surroundings:
+        """What the lidars see."""
+        return offsets_from(self.data, self.anatomy.robot_body, self.seen_bodies), self.seen_groups
 
     def draw_goal(self) -> None:
         """Moves the goal to a free place among the objects where they are now."""
