@@ -254,17 +254,20 @@ def test_order_of_calls():
         envs.step(np.zeros((2, 2)))
 
 
-def test_pictures_of_a_batch_are_those_of_its_members():
-    envs = vector(2, render_mode="rgb_array", **SMALL)
+@pytest.mark.parametrize("num_threads", [1, 2])
+def test_pictures_of_a_batch_are_those_of_its_members(num_threads):
+    """Three pictures by two threads are two shares of two, one of them filled up."""
+    envs = vector(3, render_mode="rgb_array", num_threads=num_threads, **SMALL)
     envs.reset(seed=4)
     pictures = envs.render()
-    assert len(pictures) == 2
-    for seed, picture in zip((4, 5), pictures, strict=True):
+    assert len(pictures) == 3
+    for seed, picture in zip((4, 5, 6), pictures, strict=True):
         single = SafetyGymEnv(observation="state", render_mode="rgb_array", **SMALL)
         single.reset(seed=seed)
         difference = np.abs(single.render().astype(int) - picture.astype(int))
         assert np.mean(difference > 1) < 0.01
     assert np.any(pictures[0] != pictures[1])
+    envs.close()
 
 
 def test_gymnasiums_wrappers_work():

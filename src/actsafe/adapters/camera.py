@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -11,15 +12,21 @@ import numpy.typing as npt
 from actsafe.adapters.checks import known
 from actsafe.render.mujoco import opengl_frame, scene_of, viewer_of
 from actsafe.render.raycast import SAMPLES, render_batch
+from actsafe.render.scene import View
 
 RENDERERS = ("raycast", "mujoco")
+
+Frames = npt.NDArray[np.uint8]
 
 
 class Camera:
     """One of a model's cameras, in as many simulations as there are."""
 
-    def __init__(self, model: Any, name: str, size: int, num_samples: int, renderer: str):
-        """`model` is any of the simulations' models: they differ in poses and colours alone."""
+    def __init__(self, model: Any, name: str, size: int, num_samples: int, renderer: str, num_threads: int = 1):
+        """`model` is any of the simulations' models: they differ in poses and colours alone.
+
+        On a CPU a compiled call draws its frames one after the other, so that `num_threads` calls share the work.
+        """
         if num_samples not in SAMPLES:
             raise ValueError(f"num_samples: got {num_samples!r}, expected one of {list(SAMPLES)}; leave it out for 4.")
         self._renderer = known("renderer", renderer, RENDERERS)
@@ -27,15 +34,31 @@ class Camera:
         self._scene = scene_of(model)
         self._viewer = viewer_of(model)
         self._camera = model.camera(name).id
+        self._num_threads = num_threads if jax.default_backend() == "cpu" else 1
+        self._pool = ThreadPoolExecutor(self._num_threads, "camera") if self._num_threads > 1 else None
 
-    def frames(self, simulations: Sequence[Any]) -> npt.NDArray[np.uint8]:
+    def frames(self, simulations: Sequence[Any]) -> Frames:
         """What the camera sees in every simulation (simulation, row, column, channel), in fresh memory."""
         if self._renderer == "mujoco":
             size = self._size
             return np.stack([opengl_frame(each.model, each.data, self._name, size, size) for each in simulations])
-        seen = [
-            dataclasses.replace(self._viewer, model=each.model).view(each.data, self._camera) for each in simulations
-        ]
-        views = jax.tree.map(lambda *leaves: np.stack(leaves), *seen)
-        frames = render_batch(self._scene, views, width=self._size, height=self._size, samples=self._num_samples)
-        return np.array(frames)
+        viewers = [dataclasses.replace(self._viewer, model=each.model) for each in simulations]
+        seen = [viewer.view(each.data, self._camera) for viewer, each in zip(viewers, simulations, strict=True)]
+        if self._pool is None:
+            return self._draw(seen)
+        # Shares of one size, so that one program serves all: the last is filled up with its last view.
+        share = -(-len(seen) // self._num_threads)
+        filled = seen + seen[-1:] * (-len(seen) % share)
+        shares = [filled[start : start + share] for start in range(0, len(filled), share)]
+        return np.concatenate(list(self._pool.map(self._draw, shares)))[: len(seen)]
+
+    def _draw(self, views: Sequence[View]) -> Frames:
+        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *views)
+        return np.array(
+            render_batch(self._scene, stacked, width=self._size, height=self._size, samples=self._num_samples)
+        )
+
+    def close(self) -> None:
+        """Ends the threads."""
+        if self._pool is not None:
+            self._pool.shutdown()

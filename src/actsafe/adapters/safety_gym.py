@@ -46,8 +46,9 @@ class _Stage:
         self.settings = SafetyGymSettings(**settings)
         self.batch = Batch(self.settings, num_simulations, num_threads)
         model = self.batch.simulations[0].model
-        self.eye = Camera(model, "vision", size, num_samples, renderer)
-        self.picture = Camera(model, render_camera, large, 4, renderer)
+        threads = self.batch.num_threads
+        self.eye = Camera(model, "vision", size, num_samples, renderer, threads)
+        self.picture = Camera(model, render_camera, large, 4, renderer, threads)
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (self.settings.body.num_actions,), np.float32)
         self.observation_space: gymnasium.spaces.Box
         if self.is_pixels:
@@ -63,6 +64,11 @@ class _Stage:
         if self.is_pixels:
             return self.eye.frames(self.batch.simulations)
         return np.nan_to_num(self.batch.observe().astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0)
+
+    def close(self) -> None:
+        """Ends all threads."""
+        for part in (self.batch, self.eye, self.picture):
+            part.close()
 
     def info(self, result: StepResult) -> dict[str, npt.NDArray[Any]]:
         """Everything beside reward and endings, in rows."""
@@ -153,7 +159,7 @@ class SafetyGymEnv(gymnasium.Env[npt.NDArray[Any], npt.NDArray[np.float32]]):
 
     def close(self) -> None:
         """Frees the simulation, which cannot be used afterwards."""
-        self._stage.batch.close()
+        self._stage.close()
 
 
 class SafetyGymVectorEnv(gymnasium.vector.VectorEnv[npt.NDArray[Any], npt.NDArray[np.float32], npt.NDArray[Any]]):
@@ -253,7 +259,7 @@ class SafetyGymVectorEnv(gymnasium.vector.VectorEnv[npt.NDArray[Any], npt.NDArra
 
     def close_extras(self, **kwargs: Any) -> None:
         """Ends the threads."""
-        self.batch.close()
+        self._stage.close()
 
 
 def _require_reset(batch: Batch) -> None:
