@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import numpy.typing as npt
 
-from actsafe.adapters.checks import known
+from actsafe.problems.checking import known
 from actsafe.render.mujoco import opengl_frame, scene_of, viewer_of
 from actsafe.render.raycast import SAMPLES, render_batch
 from actsafe.render.scene import View

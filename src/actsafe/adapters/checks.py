@@ -1,9 +1,6 @@
 """What the adapters accept, and what they say where they do not."""
 
-import difflib
-import math
-import numbers
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
@@ -35,24 +32,10 @@ def refuse_options(options: dict[str, Any] | None) -> None:
         raise ValueError(f"reset options: got {sorted(options)}, expected none; pass options to the constructor.")
 
 
-def known(kind: str, name: str, names: Iterable[str]) -> str:
-    """`name`, or ValueError that names the nearest known one."""
-    choices = list(names)
-    if name in choices:
-        return name
-    nearest = difflib.get_close_matches(str(name), choices, n=1, cutoff=0.0)
-    advice = f"did you mean {nearest[0]!r}?" if nearest else "leave it out."
-    raise ValueError(f"{kind}: got {name!r}, expected one of {choices}; {advice}")
-
-
-def checked_number(name: str, value: Any, *, at_least: float = -math.inf, is_whole: bool = False) -> Any:
-    """`value` as a Python number (None stays None), or ValueError where it is outside its range."""
-    if value is None:
-        return None
-    kind = numbers.Integral if is_whole else numbers.Real
-    is_number = issubclass(type(value), kind) and type(value) is not bool
-    if not (is_number and at_least <= float(value) < math.inf):
-        expected = "a whole number" if is_whole else "a finite number"
-        expected += "" if at_least == -math.inf else f" of at least {at_least:g}"
-        raise ValueError(f"{name}: got {value!r}, expected {expected}; change it or leave it out for the default.")
-    return int(value) if is_whole else float(value)
+def copy_seeds(seed: int | Sequence[int | None] | None, num_envs: int) -> list[int | None]:
+    """A seed for every copy: seed + i for a whole one, as they are in a list."""
+    if seed is None or isinstance(seed, int):
+        return [None if seed is None else seed + i for i in range(num_envs)]
+    if len(seed) != num_envs:
+        raise ValueError(f"seed: got {len(seed)} seeds, expected {num_envs}, one for each copy, or one int.")
+    return list(seed)

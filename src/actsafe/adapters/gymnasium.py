@@ -17,8 +17,9 @@ from gymnasium.vector.utils import batch_space
 from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from actsafe.adapters import register
-from actsafe.adapters.checks import check_action, checked_number, known, refuse_options
+from actsafe.adapters.checks import check_action, copy_seeds, refuse_options
 from actsafe.problems import PROBLEMS, Action, Cartpole, CartpoleSwingup, Pendulum, Problem, State
+from actsafe.problems.checking import checked_number, known
 from actsafe.problems.looks import has_look, picture
 
 __all__ = ["ProblemEnv", "ProblemVectorEnv", "draw", "register", "state_bounds"]
@@ -210,12 +211,7 @@ class ProblemVectorEnv(gymnasium.vector.VectorEnv[npt.NDArray[Any], npt.NDArray[
     ) -> tuple[npt.NDArray[Any], dict[str, Any]]:
         """First observations. A whole `seed` gives copy i seed + i; in a list, None lets a copy's stream go on."""
         refuse_options(options)
-        if seed is None or isinstance(seed, int):
-            seeds = [None if seed is None else seed + i for i in range(self.num_envs)]
-        else:
-            seeds = list(seed)
-        if len(seeds) != self.num_envs:
-            raise ValueError(f"seed: got {len(seeds)} seeds, expected {self.num_envs}, one for each copy, or one int.")
+        seeds = copy_seeds(seed, self.num_envs)
         super().reset(seed=seeds[0])
         running = [None] * self.num_envs if self._episodes is None else list(self._episodes.key)
         keys = [

@@ -10,7 +10,8 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from actsafe.adapters.camera import Camera
-from actsafe.adapters.checks import check_action, checked_number, known, refuse_options
+from actsafe.adapters.checks import check_action, copy_seeds, refuse_options
+from actsafe.problems.checking import checked_number, known
 from actsafe.problems.safety_gym import COST_SOURCES, Batch, SafetyGymSettings, StepResult
 from actsafe.problems.safety_gym.observation import num_features
 
@@ -27,16 +28,17 @@ class _Stage:
         self,
         num_simulations: int,
         *,
-        render_mode: str | None,
-        observation: str,
-        image_size: int,
-        num_samples: int,
-        render_camera: str,
-        render_size: int,
-        renderer: str,
         num_threads: int | None,
-        settings: dict[str, Any],
+        render_mode: str | None = None,
+        observation: str = "pixels",
+        image_size: int = 64,
+        num_samples: int = 4,
+        render_camera: str = "track",
+        render_size: int = 256,
+        renderer: str = "raycast",
+        **settings: Any,
     ):
+        self.render_mode = render_mode
         if render_mode is not None:
             known("render mode", render_mode, ("rgb_array",))
         self.is_pixels = known("observation", observation, OBSERVATIONS) == "pixels"
@@ -87,39 +89,15 @@ class SafetyGymEnv(gymnasium.Env[npt.NDArray[Any], npt.NDArray[np.float32]]):
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 50}  # noqa: RUF012
     observation_space: gymnasium.spaces.Box
 
-    def __init__(
-        self,
-        robot: str = "Point",
-        task: str = "GotoGoal",
-        *,
-        render_mode: str | None = None,
-        observation: str = "pixels",
-        image_size: int = 64,
-        num_samples: int = 4,
-        render_camera: str = "track",
-        render_size: int = 256,
-        renderer: str = "raycast",
-        **settings: Any,
-    ):
-        """`observation` is "pixels", seen by the robot, or "state", lidars and sensors.
+    def __init__(self, robot: str = "Point", task: str = "GotoGoal", **options: Any):
+        """`options` are what `_Stage` has, with its defaults, and those of `SafetyGymSettings`.
 
-        `num_samples` are the rays per pixel of what the robot sees, 1 or 4; `render()` looks through `render_camera`.
-        `renderer` is "raycast", ours, or "mujoco", which needs OpenGL. `settings` are those of `SafetyGymSettings`:
-        action_noise, action_repeat, reward, motor_gear, floor_damping, num_hazards, ...
+        `observation` is "pixels", seen by the robot, or "state", lidars and sensors. `num_samples` are the rays per
+        pixel of what the robot sees, 1 or 4; `render()` looks through `render_camera`. `renderer` is "raycast", ours,
+        or "mujoco", which needs OpenGL. Then action_noise, action_repeat, reward, motor_gear, floor_damping, ...
         """
-        self._stage = _Stage(
-            1,
-            render_mode=render_mode,
-            observation=observation,
-            image_size=image_size,
-            num_samples=num_samples,
-            render_camera=render_camera,
-            render_size=render_size,
-            renderer=renderer,
-            num_threads=1,
-            settings={"robot": robot, "task": task, **settings},
-        )
-        self.render_mode, self.metadata = render_mode, self._stage.metadata
+        self._stage = _Stage(1, num_threads=1, robot=robot, task=task, **options)
+        self.render_mode, self.metadata = self._stage.render_mode, self._stage.metadata
         self.settings = self._stage.settings
         self.observation_space, self.action_space = self._stage.observation_space, self._stage.action_space
 
@@ -178,31 +156,13 @@ class SafetyGymVectorEnv(gymnasium.vector.VectorEnv[npt.NDArray[Any], npt.NDArra
         robot: str = "Point",
         task: str = "GotoGoal",
         *,
-        render_mode: str | None = None,
-        observation: str = "pixels",
-        image_size: int = 64,
-        num_samples: int = 4,
-        render_camera: str = "track",
-        render_size: int = 256,
-        renderer: str = "raycast",
         num_threads: int | None = None,
-        **settings: Any,
+        **options: Any,
     ):
-        """Copies of `SafetyGymEnv`; without `num_threads` all cores are used."""
+        """Copies of `SafetyGymEnv(robot, task, **options)`; without `num_threads` all cores are used."""
         self.num_envs = int(checked_number("num_envs", num_envs, at_least=1.0, is_whole=True))
-        self._stage = _Stage(
-            self.num_envs,
-            render_mode=render_mode,
-            observation=observation,
-            image_size=image_size,
-            num_samples=num_samples,
-            render_camera=render_camera,
-            render_size=render_size,
-            renderer=renderer,
-            num_threads=num_threads,
-            settings={"robot": robot, "task": task, **settings},
-        )
-        self.render_mode, self.settings = render_mode, self._stage.settings
+        self._stage = _Stage(self.num_envs, num_threads=num_threads, robot=robot, task=task, **options)
+        self.render_mode, self.settings = self._stage.render_mode, self._stage.settings
         self.metadata = {**self._stage.metadata, "autoreset_mode": AutoresetMode.NEXT_STEP}
         self.single_observation_space = self._stage.observation_space
         self.single_action_space = self._stage.action_space
@@ -223,12 +183,7 @@ class SafetyGymVectorEnv(gymnasium.vector.VectorEnv[npt.NDArray[Any], npt.NDArra
         `options={"reset_mask": mask}` resets some of the copies only, as Gymnasium has it.
         """
         mask = _reset_mask(options, self.num_envs)
-        if seed is None or isinstance(seed, int):
-            seeds = [None if seed is None else seed + i for i in range(self.num_envs)]
-        else:
-            seeds = list(seed)
-        if len(seeds) != self.num_envs:
-            raise ValueError(f"seed: got {len(seeds)} seeds, expected {self.num_envs}, one for each copy, or one int.")
+        seeds = copy_seeds(seed, self.num_envs)
         super().reset(seed=seeds[0])
         self.batch.reset(seeds, mask)
         self._is_over[slice(None) if mask is None else mask] = False

@@ -1,13 +1,10 @@
 """What may be asked of a Safety-Gym simulation, checked when it is asked."""
 
 import dataclasses
-import difflib
 import functools
-import math
-import numbers
-from collections.abc import Iterable
 from typing import Any
 
+from actsafe.problems.checking import checked_number, known
 from actsafe.problems.safety_gym.layout import Spot
 from actsafe.problems.safety_gym.objects import BOX, BUTTONS, GOAL, HAZARDS, PILLARS, VASES, Kind
 from actsafe.problems.safety_gym.robots import POINT, ROBOTS, Drive, Robot
@@ -129,20 +126,8 @@ class SafetyGymSettings:
         )
 
 
-def known(what: str, name: str, names: Iterable[str]) -> str:
-    """`name`, or ValueError that names the nearest known one."""
-    choices = list(names)
-    if name in choices:
-        return name
-    folded = {choice.lower(): choice for choice in choices}
-    nearest = difflib.get_close_matches(str(name).lower(), list(folded), n=1, cutoff=0.0)
-    raise ValueError(f"{what}: got {name!r}, expected one of {choices}; did you mean {folded[nearest[0]]!r}?")
-
-
-def _require(name: str, value: Any, *, at_least: float, is_whole: bool = False, is_optional: bool = False) -> None:
-    """ValueError where `value` is not a number of that kind, or outside its range."""
-    kind = numbers.Integral if is_whole else numbers.Real
-    is_number = issubclass(type(value), kind) and type(value) is not bool
-    if not (is_optional and value is None) and not (is_number and at_least <= float(value) < math.inf):
-        sort = "a whole number" if is_whole else "a finite number"
-        raise ValueError(f"{name}: got {value!r}, expected {sort} of at least {at_least:g}; change it or leave it out.")
+def _require(name: str, value: Any, *, is_optional: bool = False, **limits: Any) -> None:
+    """ValueError where `value` is not a number within the limits of `checked_number`."""
+    if value is None and not is_optional:
+        raise ValueError(f"{name}: got None, expected a number; leave it out for the default.")
+    checked_number(name, value, **limits)
