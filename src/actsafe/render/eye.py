@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from actsafe.render.intersect import Vector
-from actsafe.render.scene import View
+from actsafe.render.scene import Scene, View
 
 Offsets = tuple[tuple[float, float], ...]
 """Places in a pixel: how far to the right, how far down."""
@@ -21,6 +21,12 @@ Offsets = tuple[tuple[float, float], ...]
 CENTRE: Offsets = ((0.5, 0.5),)
 MULTISAMPLE: Offsets = ((0.375, 0.875), (0.875, 0.625), (0.125, 0.375), (0.625, 0.125))
 """Where OpenGL's multisampling looks."""
+
+SAMPLES = {1: CENTRE, 4: MULTISAMPLE}
+"""Where the rays of a pixel go, by their number."""
+
+Axes = Float[Array, "3 3 *ray"] | tuple[Vector, Vector, Vector]
+"""Three axes as columns: `axes[1][0]` is the second component of the first."""
 
 
 class Pixels(NamedTuple):
@@ -84,6 +90,14 @@ def eye_of(view: View) -> Eye:
     return Eye(jnp.asarray(view.camera_position), axes, axes[:, 2], jnp.asarray(False), jnp.float32(1.0))
 
 
+def eyes_of(scene: Scene, view: View) -> list[Eye]:
+    """The eyes whose pictures make the frame, in the order in which they are needed: the mirror's, the camera's."""
+    eye = eye_of(view)
+    if scene.floor is None or not scene.floor.reflectance:
+        return [eye]
+    return [mirrored(eye, scene.floor.height, scene.floor.reflectance), eye]
+
+
 def mirrored(eye: Eye, height: float, reflectance: float) -> Eye:
     """The eye below a horizontal mirror, which sees on the same pixel what the mirror shows."""
     flip = jnp.float32([1.0, 1.0, -1.0])
@@ -91,9 +105,10 @@ def mirrored(eye: Eye, height: float, reflectance: float) -> Eye:
     return Eye(position, eye.axes * flip[:, None], eye.headlight, jnp.asarray(True), jnp.float32(reflectance))
 
 
-def combine(axes: Float[Array, "3 3"], x: Array, y: Array) -> Vector:
+def combine(axes: Axes, x: Array, y: Array) -> Vector:
     """The vectors (x, y, -1) of a frame with these axes as columns."""
-    first, second, third = (axes[row, 0] * x + (axes[row, 1] * y - axes[row, 2]) for row in range(3))
+    rows = axes[0], axes[1], axes[2]
+    first, second, third = (row[0] * x + (row[1] * y - row[2]) for row in rows)
     return first, second, third
 
 

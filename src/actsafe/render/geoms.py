@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from actsafe.render.bounds import Rectangle, rectangle
 from actsafe.render.eye import Eye, Lens, combine
-from actsafe.render.intersect import Hit, Vector, half_extents, intersect
+from actsafe.render.intersect import Hit, Triple, Vector, half_extents, intersect
 from actsafe.render.scene import KINDS, Light, Scene, View
 
 
@@ -127,7 +127,7 @@ def seen(
     )
 
 
-def triple(vector: Float[Array, "3"]) -> Vector:
+def triple(vector: Triple) -> Vector:
     """The components, as intersections take them."""
     return vector[0], vector[1], vector[2]
 

@@ -19,6 +19,9 @@ Scalars = Float[Array, "..."]
 
 Vector = tuple[Scalars, Scalars, Scalars]
 
+Triple = Float[Array, "3 *ray"] | Vector
+"""A vector that may also be an array of its components; `vector[0]` is the first in both."""
+
 ROUNDNESS = (1.0 + math.cos(math.pi / 28.0)) / 2.0
 """MuJoCo draws round shapes as inscribed polyhedra of 28 slices; a radius that much smaller has about their outline."""
 
@@ -35,7 +38,7 @@ class Hit(NamedTuple):
     normal: Vector
 
 
-def intersect(kind: str, size: Float[Array, "3"], origin: Vector, direction: Vector) -> Hit:
+def intersect(kind: str, size: Triple, origin: Vector, direction: Vector) -> Hit:
     """The hit of a ray on a shape of this kind, its size as in MuJoCo."""
     return {"sphere": _sphere, "capsule": _capsule, "cylinder": _cylinder, "box": _box}[kind](size, origin, direction)
 
@@ -67,7 +70,7 @@ def unit(vector: Vector) -> Vector:
     return vector[0] * scale, vector[1] * scale, vector[2] * scale
 
 
-def _sphere(size: Float[Array, "3"], origin: Vector, direction: Vector) -> Hit:
+def _sphere(size: Triple, origin: Vector, direction: Vector) -> Hit:
     radius = ROUNDNESS * size[0]
     enter, _, discriminant = _roots(
         dot(direction, direction), dot(origin, direction), dot(origin, origin) - radius * radius
@@ -75,7 +78,7 @@ def _sphere(size: Float[Array, "3"], origin: Vector, direction: Vector) -> Hit:
     return Hit((discriminant >= 0.0) & (enter > 0.0), enter, unit(along(origin, direction, enter)))
 
 
-def _capsule(size: Float[Array, "3"], origin: Vector, direction: Vector) -> Hit:
+def _capsule(size: Triple, origin: Vector, direction: Vector) -> Hit:
     """Enters through the side where that lies between the ends, else through the ball at the end it lies beyond."""
     radius, length = ROUNDNESS * size[0], size[1]
     side, _, outside = _tube(radius, origin, direction)
@@ -92,7 +95,7 @@ def _capsule(size: Float[Array, "3"], origin: Vector, direction: Vector) -> Hit:
     return Hit(is_hit, depth, unit((x, y, z - jnp.clip(z, -length, length))))
 
 
-def _cylinder(size: Float[Array, "3"], origin: Vector, direction: Vector) -> Hit:
+def _cylinder(size: Triple, origin: Vector, direction: Vector) -> Hit:
     """Enters where it is first inside both the tube and the slab between the ends."""
     side, side_leave, outside = _tube(ROUNDNESS * size[0], origin, direction)
     end, end_leave, end_normal = _slab(size[1], origin[2], direction[2])
@@ -109,7 +112,7 @@ def _cylinder(size: Float[Array, "3"], origin: Vector, direction: Vector) -> Hit
     return Hit(is_hit, depth, normal)
 
 
-def _box(size: Float[Array, "3"], origin: Vector, direction: Vector) -> Hit:
+def _box(size: Triple, origin: Vector, direction: Vector) -> Hit:
     """Enters where it is first inside all three slabs."""
     slabs = [_slab(size[axis], origin[axis], direction[axis]) for axis in range(3)]
     depth = jnp.maximum(jnp.maximum(slabs[0][0], slabs[1][0]), slabs[2][0])
@@ -147,4 +150,4 @@ def _slab(half: Scalars, origin: Scalars, direction: Scalars) -> tuple[Scalars, 
     safe = jnp.where(jnp.abs(direction) < TINY, TINY, direction)
     inverse = 1.0 / safe
     middle, reach = -origin * inverse, half * jnp.abs(inverse)
-    return middle - reach, middle + reach, jnp.where(safe > 0.0, -1.0, 1.0)
+    return middle - reach, middle + reach, jnp.where(safe > 0.0, jnp.float32(-1.0), jnp.float32(1.0))

@@ -8,16 +8,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, UInt8
 
-from actsafe.render import dense, windows
+from actsafe.render import dense, kernel, windows
 from actsafe.render.backdrop import floor_colour, sky_colour
 from actsafe.render.bounds import padded
-from actsafe.render.eye import CENTRE, MULTISAMPLE, Eye, eye_of, lens_of, mirrored
+from actsafe.render.eye import SAMPLES, Eye, eyes_of, lens_of
 from actsafe.render.geoms import arrange, see
 from actsafe.render.layers import Image, Look
 from actsafe.render.scene import Scene, View
-
-SAMPLES = {1: CENTRE, 4: MULTISAMPLE}
-"""Where the rays of a pixel go, by their number."""
 
 
 def render(
@@ -25,8 +22,9 @@ def render(
 ) -> UInt8[Array, "{height} {width} 3"]:
     """One frame, seen with 1 or 4 samples per pixel. Pure; can be jitted and vmapped.
 
-    On the CPU the work follows what is seen, on other devices every geom is held against every pixel; both give the
-    same picture up to rounding. Batched on the CPU, frames are drawn one after the other.
+    On the CPU the work follows what is seen, on NVIDIA's devices too, but tile by tile in one kernel, and on others
+    every geom is held against every pixel; all give the same picture up to rounding. Batched on the CPU, frames are
+    drawn one after the other.
     """
     if samples not in SAMPLES:
         raise ValueError(f"samples must be one of {', '.join(map(str, SAMPLES))}, got {samples}")
@@ -38,7 +36,9 @@ def render(
 
     view = jax.tree.map(lambda array: jnp.asarray(array, jnp.float32), view)
     one_by_one = jax.custom_batching.sequential_vmap(draw(windows))
-    return jax.lax.platform_dependent(scene, view, cpu=one_by_one, default=draw(dense))
+    in_one_kernel = functools.partial(kernel.frame, width=width, height=height, samples=samples)
+    on_cuda = in_one_kernel if kernel.IS_AVAILABLE else draw(dense)
+    return jax.lax.platform_dependent(scene, view, cpu=one_by_one, cuda=on_cuda, default=draw(dense))
 
 
 @functools.partial(eqx.filter_jit, donate="none")
@@ -52,9 +52,7 @@ def render_batch(
 def _frame(how: ModuleType, scene: Scene, view: View, *, width: int, height: int, samples: int) -> Array:
     """One frame by the means of `how`: the picture in the mirror first, then the one that shows it."""
     lens = lens_of(jnp.asarray(view.fovy), height, width, padded(height, width))
-    eyes = [eye_of(view)]
-    if scene.floor is not None and scene.floor.reflectance:
-        eyes.insert(0, mirrored(eyes[0], scene.floor.height, scene.floor.reflectance))
+    eyes = eyes_of(scene, view)
     colours = _backdrop_colours(scene, Look(scene, eyes[-1], lens, SAMPLES[samples]))
 
     def one_eye(mirror: Image, eye: Eye) -> tuple[Image, None]:
