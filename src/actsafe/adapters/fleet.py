@@ -1,0 +1,107 @@
+"""Fleets: environments as the training loop sees them, whether they are ours or anybody's."""
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import registry
+
+from actsafe.adapters import register
+from actsafe.adapters.fleet_base import Arrival, Fleet, environment_seeds
+from actsafe.adapters.fleet_gymnasium import GymnasiumFleet
+from actsafe.adapters.fleet_problem import ProblemFleet
+from actsafe.adapters.fleet_repeat import RepeatedAction
+from actsafe.adapters.fleet_safety_gym import SafetyGymFleet
+from actsafe.problems import PROBLEMS
+from actsafe.problems.checking import checked_number, known
+
+__all__ = ["Arrival", "Fleet", "GymnasiumFleet", "ProblemFleet", "SafetyGymFleet", "environment_seeds", "make_fleet"]
+
+PAPER_ACTION_REPEAT = 2
+"""Of the paper's Safety-Gym agents; our other problems have one of their own."""
+_OURS = "actsafe/"
+
+
+def make_fleet(
+    name: str,
+    num_envs: int,
+    *,
+    observation: str = "pixels",
+    image_size: int = 64,
+    num_samples: int = 4,
+    action_repeat: int | None = None,
+    task: str | None = None,
+    budget: float | Sequence[float] | None = None,
+    **options: Any,
+) -> Fleet:
+    """`num_envs` environments of this name.
+
+    `name` is a problem ("cartpole_swingup"), one of our environments ("PointGotoGoal", "CartpoleSwingupSparse"), or any
+    Gymnasium id ("Ant-v5", "my_module:MyEnv-v0"). What is None is left to the environment; `task` is for problems,
+    which have several. `options` go to `ProblemEnv`, to `SafetyGymSettings`, or to `GymnasiumFleet` (cost_names,
+    num_decisions) and Gymnasium's `make_vec`. A Gymnasium id needs a `budget`, which may be one for each cost, and has
+    images of its own size.
+    """
+    num_envs = int(checked_number("num_envs", num_envs, at_least=1.0, is_whole=True))
+    asked = {"action_repeat": action_repeat, "task": task, "budget": budget}
+    asked = {option: value for option, value in asked.items() if value is not None} | options
+    look: dict[str, Any] = {"observation": observation, "image_size": image_size, "num_samples": num_samples}
+    own = _own_environments()
+    if name in PROBLEMS:
+        return ProblemFleet(name, num_envs, **look, **asked)
+    if name not in own:
+        if not {":", "/", "-"} & set(name):
+            known("environment", name, [*PROBLEMS, *(each for each in own if not each.startswith(_OURS))])
+        return _gymnasium_fleet(name, num_envs, observation, **asked)
+    settings = {**own[name], **asked}
+    if "problem" in settings:
+        return ProblemFleet(settings.pop("problem"), num_envs, **{**settings, **look})
+    if task is not None:
+        raise ValueError(f"task: got {task!r}, but the name {name!r} says the task already; leave it out.")
+    return SafetyGymFleet(num_envs, **look, **{"action_repeat": PAPER_ACTION_REPEAT, **settings})
+
+
+def _own_environments() -> dict[str, dict[str, Any]]:
+    """Options of the environments that are registered as ours, by id and by the name in it."""
+    register()
+    specs = {each: spec.kwargs for each, spec in registry.items() if each.startswith(_OURS)}
+    return {each.removeprefix(_OURS).rpartition("-v")[0]: options for each, options in specs.items()} | specs
+
+
+def _gymnasium_fleet(
+    name: str,
+    num_envs: int,
+    observation: str,
+    *,
+    budget: float | Sequence[float] = (),
+    action_repeat: int = 1,
+    cost_names: Sequence[str] = ("cost",),
+    num_decisions: int | None = None,
+    **options: Any,
+) -> GymnasiumFleet:
+    """Environments of a Gymnasium id; one `budget` holds for each of its costs."""
+    if ":" not in name:
+        known("Gymnasium id", name, registry)
+    if "task" in options:
+        raise ValueError(f"task: got {options['task']!r}, but {name!r} has one task only; leave it out.")
+    budgets = budget if isinstance(budget, Sequence) else (budget,) * len(cost_names)
+    if not budgets:
+        raise ValueError(f"budget: {name!r} does not say what it allows; give the largest sum of costs of an episode.")
+    repeat = int(checked_number("action_repeat", action_repeat, at_least=1.0, is_whole=True))
+    if repeat > 1:
+        hold = functools.partial(RepeatedAction, num_steps=repeat, cost_names=cost_names)
+        options = {"vectorization_mode": "sync", "wrappers": (hold,), **options}
+    envs = gymnasium.make_vec(name, num_envs=num_envs, **options)
+    fleet = GymnasiumFleet(
+        envs,
+        budgets=[checked_number("budget", each, at_least=0.0) for each in budgets],
+        cost_names=cost_names,
+        num_decisions=num_decisions,
+        action_repeat=repeat,
+    )
+    seen = "pixels" if len(fleet.observation_shape) == 3 else "state"
+    if known("observation", observation, ("pixels", "state")) != seen:
+        fleet.close()
+        raise ValueError(f"observation: got {observation!r}, but {name!r} gives {seen!r}; ask for that, or wrap it.")
+    return fleet

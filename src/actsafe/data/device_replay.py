@@ -1,0 +1,164 @@
+"""A ring of rows on the device, from which a compiled program draws windows to learn from."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array, Int, PRNGKeyArray
+
+from actsafe.data.rows import RowLayout, Rows, require_fitting
+
+RESTORED_AT_ONCE = 1024
+"""Ticks that are brought to the device in one piece."""
+
+
+class Replay(eqx.Module):
+    """The last rows of every environment. All advance together, so that one position serves them all."""
+
+    rows: Rows
+    """With the leading axes (environment, capacity)."""
+    position: Int[Array, ""]
+    """Where the next row of every environment goes."""
+    count: Int[Array, ""]
+    """How many rows every environment has."""
+
+    @classmethod
+    def empty(
+        cls,
+        num_envs: int,
+        capacity: int,
+        observation_shape: tuple[int, ...],
+        observation_dtype: Any,
+        action_dim: int,
+        num_constraints: int,
+    ) -> "Replay":
+        """No rows, room for `capacity` of every environment."""
+        layout = RowLayout(num_envs, capacity, observation_shape, observation_dtype, action_dim, num_constraints)
+        return cls(layout.zeros(jnp), jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
+
+    @property
+    def num_envs(self) -> int:
+        return self.rows.reward.shape[0]
+
+    @property
+    def capacity(self) -> int:
+        """Rows of an environment that it can hold."""
+        return self.rows.reward.shape[1]
+
+    @property
+    def num_rows(self) -> int:
+        """Rows that it has now, of all environments together. For the host, as `can_sample`."""
+        return int(self.count) * self.num_envs
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that it takes, full or not."""
+        return sum(field.nbytes for field in self.rows)
+
+    def can_sample(self, length: int) -> bool:
+        """Whether there is a window of this length."""
+        return 1 <= length <= int(self.count)
+
+    def append(self, rows: Rows) -> "Replay":
+        """The replay with a block (environment, time) of at most `capacity` ticks more; the oldest rows give way.
+
+        Compiled, and in place: the memory goes to the new replay, and this one must not be used afterwards.
+        """
+        require_fitting(self.rows, rows)
+        return _append(self, rows)
+
+    def sample(self, key: PRNGKeyArray, batch: int, length: int) -> Rows:
+        """Windows (batch, time): any environment, and any `length` successive ticks of it, with the same chance.
+
+        A window never leads from the newest row to the oldest. It may cross the beginning of an episode (`is_first`).
+        May be traced; ask `can_sample` before, for a compiled program cannot complain.
+        """
+        if not isinstance(self.count, Tracer):
+            require_enough(self, length)
+        environments, starts = draw_windows(key, self.count, batch=batch, length=length, num_envs=self.num_envs)
+        ticks = self.position - self.count + starts[:, None] + jnp.arange(length, dtype=jnp.int32)[None]
+        places = (environments[:, None], ticks % self.capacity)
+        # One gather of whole frames. All places are in bounds, which spares a check of every byte.
+        return jax.tree.map(lambda store: store.at[places].get(mode="promise_in_bounds"), self.rows)
+
+    def sample_many(self, key: PRNGKeyArray, num: int, batch: int, length: int) -> Rows:
+        """`num` samples (num, batch, time), each with its own of the keys into which `key` is split."""
+        if not isinstance(self.count, Tracer):
+            require_enough(self, length)
+        return _sample_many(self, key, num=num, batch=batch, length=length)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The rows it has (environment, time, ...) by field, oldest first: all that is needed to restore it."""
+        return in_order(self)
+
+    def restored(self, arrays: Mapping[str, Any]) -> "Replay":
+        """The replay with the rows that `arrays` gave and no others; in place, as `append`."""
+        rows = rows_of(arrays)
+        require_fitting(self.rows, rows)
+        replay = dataclasses.replace(self, position=jnp.zeros((), jnp.int32), count=jnp.zeros((), jnp.int32))
+        for start in range(0, rows.reward.shape[1], RESTORED_AT_ONCE):
+            replay = replay.append(Rows(*(field[:, start : start + RESTORED_AT_ONCE] for field in rows)))
+        return replay
+
+
+@functools.partial(jax.jit, donate_argnums=0)
+def _append(replay: Replay, rows: Rows) -> Replay:
+    num_ticks = rows.reward.shape[1]
+    ticks = (replay.position + jnp.arange(num_ticks, dtype=jnp.int32)) % replay.capacity
+
+    def put(store: Array, field: Array) -> Array:
+        return store.at[:, ticks].set(field.astype(store.dtype), mode="promise_in_bounds", unique_indices=True)
+
+    return Replay(
+        jax.tree.map(put, replay.rows, rows),
+        (replay.position + num_ticks) % replay.capacity,
+        jnp.minimum(replay.count + num_ticks, replay.capacity),
+    )
+
+
+@functools.partial(jax.jit, static_argnames=("num", "batch", "length"))
+def _sample_many(replay: Replay, key: PRNGKeyArray, num: int, batch: int, length: int) -> Rows:
+    return jax.vmap(lambda own_key: replay.sample(own_key, batch, length))(jax.random.split(key, num))
+
+
+@functools.partial(jax.jit, static_argnames=("batch", "length", "num_envs"))
+def draw_windows(
+    key: PRNGKeyArray, count: Int[Array, ""], *, batch: int, length: int, num_envs: int
+) -> tuple[Int[Array, " batch"], Int[Array, " batch"]]:
+    """Environments, and first ticks of windows, counted from the oldest row."""
+    num_starts = count - length + 1
+    windows = jax.random.randint(key, (batch,), 0, num_envs * num_starts, jnp.int32)
+    return windows // num_starts, windows % num_starts
+
+
+def require_enough(replay: Any, length: int) -> None:
+    """Nothing, or ValueError where a replay of either kind has no window of this length."""
+    if not replay.can_sample(length):
+        raise ValueError(
+            f"replay: got windows of {length} rows to draw, but every environment has {int(replay.count)}; expected 1 "
+            "to that many. Append rows first (`can_sample` says when there are enough)."
+        )
+
+
+def in_order(replay: Any) -> dict[str, np.ndarray]:
+    """The rows that a replay of either kind has, oldest first, copied environment by environment."""
+    count = int(replay.count)
+    ticks = (int(replay.position) - count + np.arange(count)) % replay.capacity
+    return {
+        name: np.stack([np.asarray(store[number])[ticks] for number in range(len(store))])
+        for name, store in replay.rows._asdict().items()
+    }
+
+
+def rows_of(arrays: Mapping[str, Any]) -> Rows:
+    """What `arrays` of a replay gave, as rows."""
+    missing = sorted(set(Rows._fields) - set(arrays))
+    if missing:
+        raise ValueError(f"replay: got arrays {sorted(arrays)} without {missing}; expected what `arrays()` gives.")
+    return Rows(**{name: arrays[name] for name in Rows._fields})

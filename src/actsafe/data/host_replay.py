@@ -1,0 +1,89 @@
+"""A ring of rows in the host's memory, for a device that is too small."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+
+from actsafe.data.device_replay import draw_windows, in_order, require_enough, rows_of
+from actsafe.data.rows import RowLayout, Rows, require_fitting
+
+
+class HostReplay:
+    """As `Replay`, with the same windows for the same key, but on numpy arrays that are changed in place."""
+
+    def __init__(self, layout: RowLayout):
+        """No rows, room for `layout.capacity` of every environment."""
+        self.rows = layout.zeros(np)
+        self.num_envs, self.capacity = layout.num_envs, layout.capacity
+        self.position, self.count = 0, 0
+
+    @classmethod
+    def empty(
+        cls,
+        num_envs: int,
+        capacity: int,
+        observation_shape: tuple[int, ...],
+        observation_dtype: Any,
+        action_dim: int,
+        num_constraints: int,
+    ) -> "HostReplay":
+        """No rows, room for `capacity` of every environment."""
+        return cls(RowLayout(num_envs, capacity, observation_shape, observation_dtype, action_dim, num_constraints))
+
+    @property
+    def num_rows(self) -> int:
+        """Rows that it has now, of all environments together."""
+        return self.count * self.num_envs
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that it takes, full or not."""
+        return sum(field.nbytes for field in self.rows)
+
+    def can_sample(self, length: int) -> bool:
+        """Whether there is a window of this length."""
+        return 1 <= length <= self.count
+
+    def append(self, rows: Rows) -> "HostReplay":
+        """This replay, with a block (environment, time) from the host or the device more; the oldest rows give way."""
+        require_fitting(self.rows, rows)
+        num_ticks = rows.reward.shape[1]
+        ticks = (self.position + np.arange(num_ticks)) % self.capacity
+        for store, field in zip(self.rows, rows, strict=True):
+            store[:, ticks] = np.asarray(field)
+        self.position = (self.position + num_ticks) % self.capacity
+        self.count = min(self.count + num_ticks, self.capacity)
+        return self
+
+    def sample(self, key: PRNGKeyArray, batch: int, length: int) -> Rows:
+        """Windows (batch, time) on the device: any environment, and any successive ticks, with the same chance."""
+        return Rows(*(field[0] for field in self._gathered(key[None], batch, length)))
+
+    def sample_many(self, key: PRNGKeyArray, num: int, batch: int, length: int) -> Rows:
+        """`num` samples (num, batch, time) on the device, for one compiled call."""
+        return self._gathered(jax.random.split(key, num), batch, length)
+
+    def _gathered(self, keys: Array, batch: int, length: int) -> Rows:
+        require_enough(self, length)
+        count = jnp.asarray(self.count, jnp.int32)
+        environments, starts = jax.vmap(
+            lambda key: draw_windows(key, count, batch=batch, length=length, num_envs=self.num_envs)
+        )(keys)
+        first = self.position - self.count + np.asarray(starts)[..., None]
+        places = (np.asarray(environments)[..., None], (first + np.arange(length)) % self.capacity)
+        return jax.device_put(jax.tree.map(lambda store: store[places], self.rows))
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The rows it has (environment, time, ...) by field, oldest first: all that is needed to restore it."""
+        return in_order(self)
+
+    def restored(self, arrays: Mapping[str, Any]) -> "HostReplay":
+        """This replay, with the rows that `arrays` gave and no others."""
+        rows = rows_of(arrays)
+        require_fitting(self.rows, rows)
+        self.position = self.count = 0
+        return self.append(rows)
