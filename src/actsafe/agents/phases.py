@@ -9,6 +9,8 @@ class Phase(enum.Enum):
 
     SEED = "seed"
     """The safe seed policy S_0 acts: zero input."""
+    WARM_UP = "warm_up"
+    """Random actions, whose costs are not held against anyone: data for the first world model."""
     EXPANSION = "expansion"
     """The intrinsic reward: go, safely, where the model is in doubt (Algorithm 2, first loop)."""
     EXPLOITATION = "exploitation"
@@ -52,3 +54,28 @@ class Schedule:
         if episode == 0:
             return Phase.SEED
         return Phase.EXPANSION if episode <= self.num_expansion else Phase.EXPLOITATION
+
+
+@dataclasses.dataclass(frozen=True)
+class StepSchedule:
+    """When the phases of a run with a world model end, in simulator steps of all environments."""
+
+    warm_up: int = 200_000
+    """End of the warm-up."""
+    expansion: int = 500_000
+    """End of the expansion."""
+    total: int = 5_000_000
+    """End of the exploitation, and of the run."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.warm_up <= self.expansion <= self.total or self.total < 1:
+            raise ValueError(
+                "schedule: expected 0 <= warm_up <= expansion <= total and total at least 1, "
+                f"got {self.warm_up}, {self.expansion} and {self.total}"
+            )
+
+    def phase(self, step: int) -> Phase:
+        """The phase in which simulator step `step` (the first is 0) is taken."""
+        if step < self.warm_up:
+            return Phase.WARM_UP
+        return Phase.EXPANSION if step < self.expansion else Phase.EXPLOITATION

@@ -1,14 +1,19 @@
 """Algorithms as rows of a table: each names what it is after, whom it believes and what it keeps to."""
 
 import dataclasses
-from collections.abc import Mapping
+import enum
+from collections.abc import Callable, Mapping
 
 from actsafe.agents.phases import Phase
+from actsafe.constrained.augmented_lagrangian import AugmentedLagrangian
+from actsafe.constrained.base import ConstrainedStep
+from actsafe.constrained.lbsgd import LBSGD, StrictLBSGD
+from actsafe.constrained.unconstrained import Unconstrained
 
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """One algorithm. All rows share the model (a Gaussian process) and the search (iCEM)."""
+    """One algorithm from state. All rows share the model (a Gaussian process) and the search (iCEM)."""
 
     name: str
     label: str
@@ -34,3 +39,55 @@ ROWS = (
 )
 
 RECIPES: Mapping[str, Recipe] = {row.name: row for row in ROWS}
+
+
+class Policy(enum.Enum):
+    """Who acts."""
+
+    UNIFORM = "uniform"
+    """Actions uniform in [-1, 1]."""
+    EXPLORATION = "exploration"
+    """The actor that is after the intrinsic reward."""
+    TASK = "task"
+    """The actor that is after the task's reward."""
+
+
+@dataclasses.dataclass(frozen=True)
+class VisionRecipe:
+    """One algorithm with a world model. All rows share the model (an RSSM with an ensemble of priors) and the search
+    (an actor-critic in imagination)."""
+
+    name: str
+    label: str
+    """For people."""
+    expansion: Policy
+    """Who acts in the expansion phase."""
+    step: Callable[[], ConstrainedStep]
+    """How the actors keep to the budgets."""
+    is_pessimistic: bool = True
+    """Whether doubt is charged as a cost."""
+    is_optimistic: bool = False
+    """Whether doubt is a bonus on the task's reward."""
+
+    def policy(self, phase: Phase) -> Policy:
+        """Who acts in this phase."""
+        return {Phase.WARM_UP: Policy.UNIFORM, Phase.EXPANSION: self.expansion}.get(phase, Policy.TASK)
+
+    @property
+    def explores(self) -> bool:
+        """Whether there is an actor for the intrinsic reward."""
+        return self.expansion is Policy.EXPLORATION
+
+
+VISION_ROWS = (
+    VisionRecipe("actsafe", "ActSafe", Policy.EXPLORATION, LBSGD),
+    VisionRecipe("actsafe_strict", "ActSafe, strict LBSGD", Policy.EXPLORATION, StrictLBSGD),
+    VisionRecipe("actsafe_lagrangian", "ActSafe[Lagrangian]", Policy.EXPLORATION, AugmentedLagrangian),
+    VisionRecipe("no_pessimism", "No pessimism", Policy.EXPLORATION, LBSGD, is_pessimistic=False),
+    VisionRecipe("opax", "OPAX", Policy.EXPLORATION, Unconstrained),
+    VisionRecipe("greedy", "Greedy", Policy.TASK, LBSGD),
+    VisionRecipe("uniform", "Uniform", Policy.UNIFORM, LBSGD),
+    VisionRecipe("optimistic", "Optimistic", Policy.TASK, LBSGD, is_optimistic=True),
+)
+
+VISION_RECIPES: Mapping[str, VisionRecipe] = {row.name: row for row in VISION_ROWS}

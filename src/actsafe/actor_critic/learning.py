@@ -1,0 +1,289 @@
+"""One update of an actor and its critics, from dreams."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from actsafe.actor_critic.actor import Actor
+from actsafe.actor_critic.imagination import Dream, DreamNoise, dream
+from actsafe.actor_critic.lambda_return import discount_weights, lambda_returns
+from actsafe.constrained.base import ConstrainedStep, Info, Linearisation
+from actsafe.constrained.descent import begin, descend, flat
+from actsafe.constrained.optimisers import clipped_adam
+from actsafe.models.networks import MLP, cast
+from actsafe.models.rssm.cell import State
+from actsafe.models.rssm.world_model import WorldModel
+from actsafe.objectives.doubt import Disagreement, Doubt
+
+
+@dataclasses.dataclass(frozen=True)
+class ActorCriticSettings:
+    """Sizes, horizon and rates; the paper's."""
+
+    horizon: int = 15
+    """Decisions that are imagined from each state of a batch."""
+    discount: float = 0.99
+    cost_discount: float = 0.99
+    trace: float = 0.95
+    """λ of the λ-returns."""
+    actor_width: int = 400
+    actor_depth: int = 5
+    critic_width: int = 400
+    critic_depth: int = 3
+    initial_std: float = 5.0
+    """Std of the first policy's actions before squashing."""
+    actor_rate: float = 8e-5
+    critic_rate: float = 8e-5
+
+    def __post_init__(self) -> None:
+        for name in ("horizon", "actor_width", "actor_depth", "critic_width", "critic_depth"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"actor_critic.{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("discount", "cost_discount", "trace"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"actor_critic.{name} must be at least 0 and below 1, got {getattr(self, name)}")
+        for name in ("initial_std", "actor_rate", "critic_rate"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise ValueError(f"actor_critic.{name} must be positive, got {getattr(self, name)}")
+
+
+Weight = Float[Array, ""] | float
+
+
+class Aim(NamedTuple):
+    """What is maximised, and how costs are judged: numbers, so that several aims are one batch."""
+
+    task: Weight
+    """Weight of the task's reward."""
+    doubt: Weight
+    """Weight of the doubt as a reward: the intrinsic reward, or an optimist's bonus."""
+    pessimism: Weight
+    """Weight of the doubt as a cost."""
+
+
+class ActorCritic(eqx.Module):
+    """A policy, its critics, and what their optimisers remember."""
+
+    actor: Actor
+    critics: MLP
+    """One for the reward and one for every constraint, along the leading axis."""
+    actor_memory: Any
+    critic_memory: Any
+    step_memory: Any
+    """Of the constrained step: barrier weight or multipliers."""
+
+
+class Imagined(NamedTuple):
+    """What dreams say of a policy."""
+
+    dream: Dream
+    returns: Float[Array, "critic time row"]
+    """λ-returns of the reward and of every pessimistic cost."""
+    loss: Float[Array, ""]
+    cost_returns: Float[Array, " constraint"]
+    reward: Float[Array, ""]
+    """Means over all imagined decisions."""
+    costs: Float[Array, " constraint"]
+    doubt: Float[Array, ""]
+
+
+@dataclasses.dataclass(frozen=True)
+class Learner:
+    """The unchanging part of an actor-critic's learning."""
+
+    settings: ActorCriticSettings
+    step: ConstrainedStep
+    doubt: Doubt
+    budgets: tuple[float, ...]
+    """Bounds on the discounted cost returns, one per constraint."""
+    is_doubt_differentiated: bool = False
+    is_outcome_averaged: bool = False
+    """Whether rewards and costs are means over what all members expect (the released code), or those of the believed
+    one (the paper)."""
+    dtype: Any = jnp.float32
+    unroll: int = 1
+
+    def init(self, num_features: int, num_actions: int, key: PRNGKeyArray) -> ActorCritic:
+        """An actor-critic that has learned nothing."""
+        settings = self.settings
+        actor_key, *critic_keys = jax.random.split(key, 2 + len(self.budgets))
+        actor = Actor.create(
+            num_features,
+            num_actions,
+            width=settings.actor_width,
+            depth=settings.actor_depth,
+            initial_std=settings.initial_std,
+            key=actor_key,
+        )
+        one = [MLP.create(num_features, 1, settings.critic_width, settings.critic_depth, k) for k in critic_keys]
+        critics = jax.tree.map(lambda *leaves: jnp.stack(leaves), *one)
+        return ActorCritic(
+            actor,
+            critics,
+            begin(self._actor_optimiser, actor),
+            jax.vmap(lambda critic: begin(self._critic_optimiser, critic))(critics),
+            self.step.init(len(self.budgets)),
+        )
+
+    def improve(
+        self, learned: ActorCritic, model: WorldModel, start: State, aim: Aim, key: PRNGKeyArray
+    ) -> tuple[ActorCritic, Info]:
+        """The actor-critic after one update, from dreams that begin in every row of `start`; `model` is cast."""
+        num_rows = start.stochastic.shape[0]
+        num_actions = learned.actor.layers.layers[-1].bias.shape[-1] // 2
+        noise = DreamNoise.draw(model.cell, num_rows, num_actions, self.settings.horizon, key)
+        actor, critics = cast(learned.actor, self.dtype), cast(learned.critics, self.dtype)
+        imagined, wishes = self._imagine(actor, critics, model, start, noise, aim)
+        gradients = self._actor_gradients(learned.actor, imagined.dream.features[:-1], noise.action, wishes)
+        loss, cost_returns = imagined.loss, imagined.cost_returns
+        margins = jnp.asarray(self.budgets, jnp.float32) - cost_returns
+        linearisation = Linearisation(loss, margins, gradients[0], gradients[1:])
+        direction, step_memory, info = self.step.direction(learned.step_memory, linearisation)
+        actor, actor_memory, is_actor_skipped = descend(
+            self._actor_optimiser, learned.actor, direction, learned.actor_memory
+        )
+        critics, critic_memory, critic_loss, is_critic_skipped = self._improve_critics(learned, imagined)
+        info |= {
+            "loss": loss,
+            "return": jnp.mean(imagined.returns[0]),
+            "reward": imagined.reward,
+            "doubt": imagined.doubt,
+            "critic_loss": critic_loss[0],
+            "is_skipped": jnp.maximum(info["is_skipped"], jnp.maximum(is_actor_skipped, is_critic_skipped)),
+        }
+        for number in range(cost_returns.size):
+            pessimistic = imagined.costs[number] + aim.pessimism * imagined.doubt
+            info |= {
+                f"cost_{number}": imagined.costs[number],
+                f"pessimistic_cost_{number}": pessimistic,
+                f"cost_return_{number}": cost_returns[number],
+                f"margin_{number}": margins[number],
+                f"safety_critic_loss_{number}": critic_loss[1 + number],
+            }
+        return ActorCritic(actor, critics, actor_memory, critic_memory, step_memory), info
+
+    def _imagine(
+        self, actor: Actor, critics: MLP, model: WorldModel, start: State, noise: DreamNoise, aim: Aim
+    ) -> tuple["Imagined", Float[Array, "output time row action"]]:
+        """What dreams say of the actor, and how the loss and each cost return change with every dreamt action.
+
+        Backwards in three parts: from the outputs to the dream and to the doubt, which takes asking all members;
+        from the doubt to the dream, for those outputs alone that follow its gradient; through the dream to the actions.
+        """
+        pushes = jnp.zeros_like(noise.action)
+        dreamt, to_pushes = jax.vjp(
+            lambda pushes: dream(model.cell, actor, start, noise, pushes, unroll=self.unroll), pushes
+        )
+        (doubt, everyone), to_dream = jax.vjp(lambda dreamt: self._ask_everyone(model, dreamt, noise), dreamt)
+        outputs, to_parts, imagined = jax.vjp(
+            lambda *parts: self._evaluate(critics, model, aim, *parts), dreamt, doubt, everyone, has_aux=True
+        )
+        each = jnp.eye(outputs.size, dtype=outputs.dtype)
+        d_dream, d_doubt, d_everyone = jax.vmap(to_parts)(each)
+        followers = 0 if self.is_doubt_differentiated or self.is_outcome_averaged else 1
+        asked = jax.tree.map(lambda leaf: leaf[followers:], (d_doubt, d_everyone))
+        (through_doubt,) = jax.vmap(to_dream)(asked)
+        d_dream = jax.tree.map(lambda whole, part: whole.at[followers:].add(part), d_dream, through_doubt)
+        (wishes,) = jax.vmap(to_pushes)(d_dream)
+        return imagined, wishes
+
+    def _ask_everyone(
+        self, model: WorldModel, dreamt: Dream, noise: DreamNoise
+    ) -> tuple[Float[Array, "time row"], Float[Array, "member time row feature"] | None]:
+        """How much the members disagree at each step, and where each would have gone, if outcomes are averaged."""
+        lead = dreamt.actions.shape[:2]
+        before = jax.tree.map(lambda leaf: leaf[:-1].reshape(-1, leaf.shape[-1]), dreamt.states)
+        predict = jax.checkpoint(
+            lambda cell, state, action: cell.predict(state, action), policy=jax.checkpoint_policies.dots_saveable
+        )
+        deterministic, priors = predict(model.cell, before, dreamt.actions.reshape(-1, dreamt.actions.shape[-1]))
+        doubt = self.doubt(Disagreement.among(priors.mean, priors.std, axis=0)).reshape(lead)
+        if not self.is_outcome_averaged:
+            return doubt, None
+        shared = jnp.broadcast_to(noise.state.reshape(1, -1, noise.state.shape[-1]), priors.mean.shape)
+        sampled = priors.sample(shared)
+        features = State(deterministic, sampled.astype(deterministic.dtype)).features
+        return doubt, features.reshape(features.shape[0], *lead, -1)
+
+    def _evaluate(
+        self, critics: MLP, model: WorldModel, aim: Aim, dreamt: Dream, doubt: Array, everyone: Array | None
+    ) -> tuple[Float[Array, " output"], "Imagined"]:
+        """The loss −Σ_t γ^t R_t and then the pessimistic cost returns, means over all dreamt states."""
+        settings = self.settings
+        reward, costs = model.outcome(dreamt.features[1:] if everyone is None else everyone)
+        if everyone is not None:
+            reward, costs = jnp.mean(reward, axis=0), jnp.mean(costs, axis=0)
+        bonus = doubt if self.is_doubt_differentiated else jax.lax.stop_gradient(doubt)
+        rewards = aim.task * reward + aim.doubt * bonus
+        pessimistic = jnp.moveaxis(costs, -1, 0) + aim.pessimism * doubt[None]
+        values = _values(critics, dreamt.features)
+        returns = [lambda_returns(rewards, values[0], discount=settings.discount, trace=settings.trace)]
+        returns += [
+            lambda_returns(cost, value, discount=settings.cost_discount, trace=settings.trace)
+            for cost, value in zip(pessimistic, values[1:], strict=True)
+        ]
+        weights = discount_weights(settings.discount, settings.horizon)[:, None]
+        outputs = jnp.stack([-jnp.mean(weights * returns[0]), *(jnp.mean(cost) for cost in returns[1:])])
+        imagined = Imagined(
+            dreamt,
+            jnp.stack(returns),
+            outputs[0],
+            outputs[1:],
+            jnp.mean(reward),
+            jnp.mean(costs, axis=(0, 1)),
+            jnp.mean(doubt),
+        )
+        return outputs, jax.lax.stop_gradient(imagined)
+
+    def _actor_gradients(
+        self, actor: Actor, features: Array, noise: Array, wishes: Float[Array, "output ..."]
+    ) -> Float[Array, "output parameter"]:
+        """∂outputs/∂weights = Σ ∂outputs/∂actions · ∂actions/∂weights, over all steps and rows at once."""
+        weights, rest = eqx.partition(actor, eqx.is_array)
+
+        def act(weights: Actor) -> Array:
+            return cast(eqx.combine(weights, rest), self.dtype)(features).sample(noise)
+
+        _, pull_back = jax.vjp(act, weights)
+        return jax.vmap(lambda wish: flat(pull_back(wish)))(wishes)
+
+    def _improve_critics(self, learned: ActorCritic, imagined: Imagined) -> tuple[MLP, Any, Array, Array]:
+        """Critics nearer to the λ-returns, by half the squared error, weighted by the discount."""
+        features = imagined.dream.features[:-1]
+        discounts = (self.settings.discount, *(self.settings.cost_discount for _ in self.budgets))
+        weights = jnp.stack([discount_weights(d, self.settings.horizon) for d in discounts])[..., None]
+
+        def loss(critics: MLP) -> tuple[Array, Array]:
+            values = _values(cast(critics, self.dtype), features)
+            losses = jnp.mean(weights * 0.5 * (values - imagined.returns) ** 2, axis=(1, 2))
+            return jnp.sum(losses), losses
+
+        gradients, losses = jax.grad(loss, has_aux=True)(learned.critics)
+        critics, memory, is_skipped = jax.vmap(lambda *args: descend(self._critic_optimiser, *args))(
+            learned.critics, jax.vmap(flat)(gradients), learned.critic_memory
+        )
+        return critics, memory, losses, jnp.max(is_skipped)
+
+    @property
+    def _actor_optimiser(self) -> optax.GradientTransformation:
+        return self.step.optimiser(self.settings.actor_rate)
+
+    @property
+    def _critic_optimiser(self) -> optax.GradientTransformation:
+        return clipped_adam(self.settings.critic_rate)
+
+
+def _values(critics: MLP, features: Float[Array, "time row feature"]) -> Float[Array, "critic time row"]:
+    rows = features.reshape(1, -1, features.shape[-1])
+    return critics(rows)[..., 0].reshape(-1, *features.shape[:-1]).astype(jnp.float32)
+
+
+def aims(entries: Sequence[Aim]) -> Aim:
+    """Several aims as one batch."""
+    return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf, jnp.float32) for leaf in leaves]), *entries)

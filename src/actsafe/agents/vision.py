@@ -1,0 +1,279 @@
+"""ActSafe with a world model: the paper's Algorithm 2 from pixels, as pure functions of one `VisionState`.
+
+    for every update:
+        learn Q_n      the ensemble world model, from recorded sequences          `elbo_loss`
+        select pi_n    maximise the aim's reward in imagination, pessimistic      `Learner.improve`
+                       cost returns within their budgets
+
+The task's actor-critic and the exploration's are one batch: they share the model, and differ by what they are after.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
+
+from actsafe.actor_critic.learning import ActorCritic, ActorCriticSettings, Aim, Learner, aims
+from actsafe.agents.phases import Phase
+from actsafe.agents.recipes import Policy, VisionRecipe
+from actsafe.constrained.descent import begin, descend, flat
+from actsafe.constrained.optimisers import clipped_adam
+from actsafe.data.rows import Rows
+from actsafe.models.networks import cast
+from actsafe.models.rssm.cell import State
+from actsafe.models.rssm.world_model import WorldModel, WorldModelSettings, elbo_loss
+from actsafe.objectives.doubt import DoubtSettings, planner_budget
+
+TASK, EXPLORATION = 0, 1
+"""Places of the actor-critics along their axis."""
+
+PRECISIONS = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
+
+
+@dataclasses.dataclass(frozen=True)
+class VisionSettings:
+    """Everything that the agent's learning depends on; the defaults are the paper's."""
+
+    model: WorldModelSettings = dataclasses.field(default_factory=WorldModelSettings)
+    actor_critic: ActorCriticSettings = dataclasses.field(default_factory=ActorCriticSettings)
+    doubt: DoubtSettings = dataclasses.field(default_factory=DoubtSettings)
+    batch_size: int = 16
+    """Sequences in a batch."""
+    sequence_length: int = 50
+    """Rows of each."""
+    model_rate: float = 3e-4
+    """Learning rate of the world model."""
+    precision: str = "bfloat16"
+    """Of products of matrices: bfloat16 or float32. Parameters, losses and optimisers are float32 either way."""
+    is_budget_released: bool = False
+    """Whether the planner's budget counts simulator steps, as the released code does, instead of decisions."""
+    budget_slack: float = 0.0
+    """Added to the planner's budgets."""
+    unroll: int = 1
+    """Steps of a loop in one piece: more compile longer and run faster on an accelerator."""
+
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "sequence_length", "unroll"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"agent.{name} must be at least 1, got {getattr(self, name)}")
+        if not 0 < self.model_rate < float("inf"):
+            raise ValueError(f"agent.model_rate must be positive, got {self.model_rate}")
+        if self.precision not in PRECISIONS:
+            raise ValueError(f"agent.precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}")
+
+
+class VisionState(eqx.Module):
+    """All that changes while the agent learns."""
+
+    model: WorldModel
+    model_memory: Any
+    actor_critics: ActorCritic
+    """The task's and, if the recipe explores, the exploration's, along the leading axis."""
+    starts: State
+    """Of the last batch: where the next dreams begin."""
+    num_updates: Int[Array, ""]
+    num_skipped: Int[Array, ""]
+    """Updates of which a part was skipped because something was not finite."""
+
+
+class Filter(NamedTuple):
+    """What acting remembers of every environment."""
+
+    state: State
+    action: Float[Array, "environment action"]
+
+
+class Surroundings(NamedTuple):
+    """What the agent has to know of its environment."""
+
+    observation_shape: tuple[int, ...]
+    action_dim: int
+    budgets: tuple[float, ...]
+    """Bounds on the sums of costs in an episode, one per constraint."""
+    num_decisions: int
+    """In an episode."""
+    action_repeat: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class VisionAgent:
+    """The unchanging part: an environment's shape, a row of the table, and settings."""
+
+    surroundings: Surroundings
+    recipe: VisionRecipe
+    settings: VisionSettings
+
+    @property
+    def planner_budgets(self) -> tuple[float, ...]:
+        """The bounds on discounted cost returns that stand for the budgets."""
+        here = self.surroundings
+        return tuple(
+            planner_budget(
+                budget,
+                num_decisions=here.num_decisions,
+                discount=self.settings.actor_critic.cost_discount,
+                slack=self.settings.budget_slack,
+                released_repeat=here.action_repeat if self.settings.is_budget_released else None,
+            )
+            for budget in here.budgets
+        )
+
+    @property
+    def learner(self) -> Learner:
+        """What improves actor-critics."""
+        return Learner(
+            self.settings.actor_critic,
+            self.recipe.step(),
+            self.settings.doubt.measure(),
+            self.planner_budgets,
+            is_doubt_differentiated=self.settings.doubt.is_intrinsic_differentiated,
+            is_outcome_averaged=self.settings.doubt.is_outcome_averaged,
+            dtype=self._dtype,
+            unroll=self.settings.unroll,
+        )
+
+    @property
+    def aims(self) -> Aim:
+        """What the actor-critics are after."""
+        doubt = self.settings.doubt
+        pessimism = doubt.pessimism if self.recipe.is_pessimistic else 0.0
+        entries = [Aim(1.0, doubt.optimism if self.recipe.is_optimistic else 0.0, pessimism)]
+        if self.recipe.explores:
+            entries.append(Aim(0.0, doubt.intrinsic, pessimism))
+        return aims(entries)
+
+    def init(self, key: PRNGKeyArray) -> VisionState:
+        """An agent that has learned nothing."""
+        here, settings = self.surroundings, self.settings
+        model_key, actor_key = jax.random.split(key)
+        model = WorldModel.create(here.observation_shape, here.action_dim, len(here.budgets), settings.model, model_key)
+        num_features = settings.model.deterministic + settings.model.stochastic
+        keys = jax.random.split(actor_key, 2)[: 1 + self.recipe.explores]
+        actor_critics = eqx.filter_vmap(lambda k: self.learner.init(num_features, here.action_dim, k))(keys)
+        zero = jnp.zeros((), jnp.int32)
+        starts = self.begin(settings.batch_size * settings.sequence_length).state
+        return VisionState(model, begin(self._model_optimiser, model), actor_critics, starts, zero, zero)
+
+    def learn(
+        self,
+        state: VisionState,
+        sample: Callable[[Any], Rows],
+        draws: Any,
+        keys: Key[Array, " update"],
+        phase: Phase,
+    ) -> tuple[VisionState, dict[str, Float[Array, " update"]]]:
+        """The state after one update per key, and what was measured at each.
+
+        `sample(draw)` gives the rows (batch, time) of one update, for every entry of `draws` along their first axis.
+        Once the expansion is over the exploration's actor-critic rests, and the loop does not carry it.
+        """
+        rests = phase is Phase.EXPLOITATION and self.recipe.explores
+        active = jax.tree.map(lambda leaf: leaf[: TASK + 1], state.actor_critics) if rests else state.actor_critics
+
+        def one(state: VisionState, inputs: tuple[Any, PRNGKeyArray]) -> tuple[VisionState, dict[str, Array]]:
+            draw, key = inputs
+            return self.update(state, sample(draw), key)
+
+        everyone = state.actor_critics
+        state = dataclasses.replace(state, actor_critics=active)
+        state, info = jax.lax.scan(one, state, (draws, keys))
+        if rests:
+            back = jax.tree.map(lambda old, new: old.at[: TASK + 1].set(new), everyone, state.actor_critics)
+            state = dataclasses.replace(state, actor_critics=back)
+        return state, info
+
+    def update(self, state: VisionState, rows: Rows, key: PRNGKeyArray) -> tuple[VisionState, dict[str, Array]]:
+        """The state after one update from sequences (batch, time) of all actor-critics that `state` holds.
+
+        The policies learn in the model as it is, from the states of the last batch, while the model learns from this
+        one: neither waits for the other, and a device may do both at once. Every policy update thus sees the newest
+        model but for the step under way; the very first begins where nothing is known yet.
+        """
+        model_key, dream_key = jax.random.split(key)
+        learned, rest = eqx.partition(state.model, eqx.is_inexact_array)
+
+        def loss(learned: WorldModel) -> tuple[Array, Any]:
+            model = cast(eqx.combine(learned, rest), self._dtype)
+            return elbo_loss(model, rows, self.settings.model, model_key, unroll=self.settings.unroll)
+
+        (model_loss, explained), gradient = jax.value_and_grad(loss, has_aux=True)(learned)
+        model, memory, is_model_skipped = descend(
+            self._model_optimiser, state.model, flat(gradient), state.model_memory
+        )
+        starts = jax.tree.map(
+            lambda leaf: leaf.reshape(-1, leaf.shape[-1]).astype(jnp.float32), explained.filtered.state
+        )
+        num_active = jax.tree.leaves(state.actor_critics.critics)[0].shape[0]
+        usable = cast(state.model, self._dtype)
+        actor_critics, info = eqx.filter_vmap(
+            lambda learned, aim, key: self.learner.improve(learned, usable, state.starts, aim, key)
+        )(
+            state.actor_critics,
+            jax.tree.map(lambda leaf: leaf[:num_active], self.aims),
+            jax.random.split(dream_key, num_active),
+        )
+        is_skipped = jnp.maximum(is_model_skipped, jnp.max(info["is_skipped"]))
+        metrics = {
+            "model/loss": model_loss,
+            "model/observation_loss": explained.observation_loss,
+            "model/reward_loss": explained.reward_loss,
+            "model/cost_loss": explained.cost_loss,
+            "model/kl": explained.kl,
+            "is_skipped": is_skipped,
+        }
+        for place, name in ((TASK, "task"), (EXPLORATION, "exploration"))[:num_active]:
+            metrics |= {f"{name}/{entry}": value[place] for entry, value in info.items()}
+        return (
+            VisionState(
+                model,
+                memory,
+                actor_critics,
+                starts,
+                state.num_updates + 1,
+                state.num_skipped + is_skipped.astype(jnp.int32),
+            ),
+            metrics,
+        )
+
+    def begin(self, num_envs: int) -> Filter:
+        """What acting remembers before the first observation."""
+        sizes = self.settings.model
+        state = State(*(jnp.zeros((num_envs, size), jnp.float32) for size in (sizes.deterministic, sizes.stochastic)))
+        return Filter(state, jnp.zeros((num_envs, self.surroundings.action_dim), jnp.float32))
+
+    def act(
+        self,
+        state: VisionState,
+        memory: Filter,
+        observation: Array,
+        is_first: Bool[Array, " environment"],
+        key: PRNGKeyArray,
+        *,
+        policy: Policy,
+        is_greedy: bool = False,
+    ) -> tuple[Float[Array, "environment action"], Filter]:
+        """Actions for all environments, and what is remembered; greedy actions are the policy's medians."""
+        filter_key, action_key = jax.random.split(key)
+        model = cast(state.model, self._dtype)
+        latent = model.step(memory.state, memory.action, observation, is_first, filter_key)
+        if policy is Policy.UNIFORM:
+            action = jax.random.uniform(action_key, memory.action.shape, jnp.float32, -1.0, 1.0)
+            return action, Filter(latent, action)
+        place = EXPLORATION if policy is Policy.EXPLORATION else TASK
+        actor = cast(jax.tree.map(lambda leaf: leaf[place], state.actor_critics.actor), self._dtype)
+        distribution = actor(latent.features)
+        noise = jax.random.normal(action_key, memory.action.shape, jnp.float32)
+        action = distribution.middle if is_greedy else distribution.sample(noise)
+        return action, Filter(latent, action)
+
+    @property
+    def _dtype(self) -> Any:
+        return PRECISIONS[self.settings.precision]
+
+    @property
+    def _model_optimiser(self) -> Any:
+        return clipped_adam(self.settings.model_rate)

@@ -1,0 +1,90 @@
+"""Plain layers on arrays with any leading axes; weights are (in, out), with leading axes for ensembles."""
+
+import math
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+
+class Dense(eqx.Module):
+    """x W + b."""
+
+    weight: Float[Array, "*members in out"]
+    bias: Float[Array, "*members out"]
+
+    @classmethod
+    def create(cls, num_in: int, num_out: int, key: PRNGKeyArray, *, scale: float = 1.0) -> "Dense":
+        """Weights and biases uniform in ±`scale` / √num_in."""
+        bound = scale / math.sqrt(num_in)
+        weight_key, bias_key = jax.random.split(key)
+        return cls(
+            jax.random.uniform(weight_key, (num_in, num_out), jnp.float32, -bound, bound),
+            jax.random.uniform(bias_key, (num_out,), jnp.float32, -bound, bound),
+        )
+
+    def __call__(self, x: Float[Array, "*lead in"]) -> Float[Array, "*members_and_lead out"]:
+        """The layer at every point; the members of an ensemble meet the axis before the last two of `x`."""
+        return shifted(x @ self.weight, self.bias)
+
+
+class MLP(eqx.Module):
+    """Layers with ELU between them."""
+
+    layers: tuple[Dense, ...]
+
+    @classmethod
+    def create(
+        cls, num_in: int, num_out: int, width: int, depth: int, key: PRNGKeyArray, *, last_scale: float = 1.0
+    ) -> "MLP":
+        """`depth` hidden layers of `width`."""
+        sizes = [num_in, *[width] * depth, num_out]
+        keys = jax.random.split(key, len(sizes) - 1)
+        scales = [1.0] * depth + [last_scale]
+        pairs = zip(sizes[:-1], sizes[1:], keys, scales, strict=True)
+        return cls(tuple(Dense.create(a, b, k, scale=scale) for a, b, k, scale in pairs))
+
+    def __call__(self, x: Float[Array, "*lead in"]) -> Float[Array, "*members_and_lead out"]:
+        for layer in self.layers[:-1]:
+            x = elu(layer(x))
+        return self.layers[-1](x)
+
+
+def shifted(x: Float[Array, "*lead out"], bias: Float[Array, "*members out"]) -> Float[Array, "*lead out"]:
+    """x + b; the members of an ensemble meet the axis before the last two of `x`."""
+    members, size = bias.shape[:-1], bias.shape[-1]
+    aligned = (*members, 1, size) if members else (size,)
+    return x + bias.reshape(*(1,) * (x.ndim - len(aligned)), *aligned)
+
+
+@jax.custom_vjp
+def elu(x: Float[Array, "..."]) -> Float[Array, "..."]:
+    """x where positive, else eˣ − 1.
+
+    Its slope is 1 or y + 1, so that the output, which the next layer keeps anyway, is all that the backward pass needs.
+    """
+    return jax.nn.elu(x)
+
+
+def _elu_forward(x: Array) -> tuple[Array, Array]:
+    y = jax.nn.elu(x)
+    return y, y
+
+
+def _elu_backward(y: Array, cotangent: Array) -> tuple[Array]:
+    return (jnp.where(y > 0, cotangent, cotangent * (y + 1)),)
+
+
+elu.defvjp(_elu_forward, _elu_backward)
+
+
+def cast(tree: PyTree, dtype: DTypeLike) -> PyTree:
+    """`tree` with its floating-point arrays in another precision."""
+
+    def convert(leaf: Any) -> Any:
+        return leaf.astype(dtype) if eqx.is_inexact_array(leaf) else leaf
+
+    return jax.tree.map(convert, tree)

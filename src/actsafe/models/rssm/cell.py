@@ -1,0 +1,273 @@
+"""The recurrent state-space model: what follows a state and an action, by an ensemble, and what an observation adds.
+
+x   = elu([s, a] W_in)                        h' = GRU(x, h)           deterministic
+s' ~ N(μ, σ),  (μ, σ) = out(elu(h' W_hid))                             stochastic: the prior, one per member
+s' ~ N(μ, σ),  (μ, σ) = out(elu([h', e] W_post))                       the posterior, shared; e the embedding
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from actsafe.models.networks import Dense, elu, shifted
+from actsafe.models.rssm.hoisting import Layers, hoisted_scan
+
+MIN_STD = 0.1
+
+
+class State(NamedTuple):
+    """A latent state."""
+
+    deterministic: Float[Array, "*lead deterministic"]
+    stochastic: Float[Array, "*lead stochastic"]
+
+    @property
+    def features(self) -> Float[Array, "*lead feature"]:
+        """What heads, actors and critics see."""
+        return jnp.concatenate([self.deterministic, self.stochastic], axis=-1)
+
+
+class Gaussian(NamedTuple):
+    """Independent normal distributions."""
+
+    mean: Float[Array, "*lead stochastic"]
+    std: Float[Array, "*lead stochastic"]
+
+    @classmethod
+    def of(cls, outputs: Float[Array, "*lead outputs"]) -> "Gaussian":
+        """From a layer's outputs: the mean, and std = softplus + 0.1; in float32."""
+        mean, raw = jnp.split(outputs.astype(jnp.float32), 2, axis=-1)
+        return cls(mean, jax.nn.softplus(raw) + MIN_STD)
+
+    def sample(self, noise: Float[Array, "*lead stochastic"]) -> Float[Array, "*lead stochastic"]:
+        """mean + std · noise."""
+        return self.mean + self.std * noise
+
+
+class Priors(eqx.Module):
+    """The transition models of all members; every array has the leading axis member."""
+
+    entry: Dense
+    gates_from_entry: Dense
+    """x to the GRU's gates (reset, update, candidate)."""
+    gates_from_state: Float[Array, "member deterministic gate"]
+    """h to the same."""
+    candidate_bias: Float[Array, "member deterministic"]
+    """Of the candidate's part from h."""
+    hidden: Dense
+    out: Dense
+
+
+class Posterior(eqx.Module):
+    """What the observation adds; the hidden layer takes [h, e]."""
+
+    hidden: Dense
+    out: Dense
+
+
+class Filtered(NamedTuple):
+    """A sequence as the filter saw it."""
+
+    state: State
+    posterior: Gaussian
+    prior: Gaussian
+    """Of the member that was drawn at each step."""
+
+
+class Cell(eqx.Module):
+    """Priors and posterior."""
+
+    priors: Priors
+    posterior: Posterior
+
+    @classmethod
+    def create(
+        cls,
+        *,
+        deterministic: int,
+        stochastic: int,
+        hidden: int,
+        embedding: int,
+        action: int,
+        num_members: int,
+        member_noise: float,
+        key: PRNGKeyArray,
+    ) -> "Cell":
+        """Members start from one set of weights W, each with noise of std `member_noise` · std(W) of its own."""
+        keys = jax.random.split(key, 8)
+        from_state = Dense.create(deterministic, 3 * deterministic, keys[2])
+        common = (
+            Dense.create(stochastic + action, hidden, keys[0]),
+            Dense.create(hidden, 3 * deterministic, keys[1]),
+            from_state.weight,
+            from_state.bias[:deterministic],
+            Dense.create(deterministic, hidden, keys[3]),
+            Dense.create(hidden, 2 * stochastic, keys[4]),
+        )
+        leaves, structure = jax.tree.flatten(common)
+        noises = jax.random.split(keys[5], len(leaves))
+        spread = [
+            leaf[None]
+            + member_noise * jnp.std(leaf) * jax.random.normal(noise, (num_members, *leaf.shape), jnp.float32)
+            for leaf, noise in zip(leaves, noises, strict=True)
+        ]
+        posterior = Posterior(
+            Dense.create(deterministic + embedding, hidden, keys[6]), Dense.create(hidden, 2 * stochastic, keys[7])
+        )
+        return cls(Priors(*jax.tree.unflatten(structure, spread)), posterior)
+
+    @property
+    def num_members(self) -> int:
+        return self.priors.hidden.weight.shape[0]
+
+    @property
+    def deterministic_size(self) -> int:
+        return self.priors.hidden.weight.shape[-2]
+
+    @property
+    def stochastic_size(self) -> int:
+        return self.posterior.out.weight.shape[-1] // 2
+
+    def begin(self, *lead: int) -> State:
+        """The state before anything is known."""
+        sizes = (self.deterministic_size, self.stochastic_size)
+        return State(*(jnp.zeros((*lead, size), jnp.float32) for size in sizes))
+
+    def predict(
+        self, state: State, action: Float[Array, "row action"]
+    ) -> tuple[Float[Array, "member row deterministic"], Gaussian]:
+        """What every member expects to follow: deterministic states, and distributions of stochastic ones."""
+        everyone = jax.tree.map(lambda leaf: _to_members(leaf, self.num_members), (state, action))
+        return self.predict_each(*everyone)
+
+    def predict_each(
+        self, state: State, action: Float[Array, "member row action"]
+    ) -> tuple[Float[Array, "member row deterministic"], Gaussian]:
+        """What each member expects to follow states of its own: `state` has the leading axis member."""
+        priors, dtype = self.priors, self.priors.entry.weight.dtype
+        step = jnp.concatenate([state.stochastic, action], axis=-1).astype(dtype)
+        previous = state.deterministic.astype(dtype)
+        x = priors.gates_from_entry(elu(priors.entry(step))).astype(jnp.float32)
+        h = (previous @ priors.gates_from_state).astype(jnp.float32)
+        size = self.deterministic_size
+        both = x[..., : 2 * size] + h[..., : 2 * size]
+        kept = shifted(h[..., 2 * size :], priors.candidate_bias.astype(jnp.float32))
+        deterministic = _gru(both, x[..., 2 * size :], kept, previous).astype(dtype)
+        return deterministic, self.prior(deterministic)
+
+    def prior(self, deterministic: Float[Array, "member row deterministic"]) -> Gaussian:
+        """Each member's distribution of the stochastic state, given its deterministic one."""
+        return Gaussian.of(self.priors.out(elu(self.priors.hidden(deterministic))))
+
+    def correct(
+        self, deterministic: Float[Array, "row deterministic"], embedding: Float[Array, "row embedding"]
+    ) -> Gaussian:
+        """The distribution of the stochastic state once the observation is known."""
+        hidden = deterministic @ self.posterior.hidden.weight[: self.deterministic_size] + self._informed(embedding)
+        return Gaussian.of(self.posterior.out(elu(hidden)))
+
+    def filter(
+        self,
+        embeddings: Float[Array, "batch time embedding"],
+        actions: Float[Array, "batch time action"],
+        is_first: Bool[Array, "batch time"],
+        key: PRNGKeyArray,
+        *,
+        unroll: int = 1,
+    ) -> Filtered:
+        """The states of sequences, from their beginning; where an episode begins, nothing before it counts.
+
+        One member is drawn per time step and predicts for the whole batch. All that does not depend on the state is
+        done for all steps at once, outside the loop.
+        """
+        member_key, noise_key = jax.random.split(key)
+        num_batch, num_steps = is_first.shape
+        dtype = self.priors.entry.weight.dtype
+        members = jax.random.randint(member_key, (num_steps,), 0, self.num_members)
+        noise = jax.random.normal(noise_key, (num_steps, num_batch, self.stochastic_size), jnp.float32)
+        goes_on = 1.0 - jnp.swapaxes(is_first, 0, 1)[..., None].astype(dtype)
+        actions = jnp.swapaxes(actions, 0, 1).astype(dtype) * goes_on
+        entry, gates, size = self.priors.entry, _joined_gates(self.priors), self.stochastic_size
+        drawn = jnp.einsum("tba,tah->tbh", actions, entry.weight[members, size:])
+        pushes = drawn + entry.bias[members][:, None]
+        informed = jnp.swapaxes(self._informed(embeddings), 0, 1)
+        weights = {
+            "entry": entry.weight[:, :size],
+            "gates": gates.weight,
+            "posterior": self.posterior.hidden.weight[: self.deterministic_size],
+            "out": self.posterior.out.weight,
+        }
+
+        def step(layers: Layers, carry: State, inputs: tuple, others: tuple) -> tuple[State, tuple[State, Array]]:
+            push, informed, gate_bias, out_bias = inputs
+            noise, goes_on = others
+            previous, stochastic = carry.deterministic * goes_on, carry.stochastic * goes_on
+            entered = elu(layers("entry", stochastic) + push)
+            gates = shifted(layers("gates", jnp.concatenate([entered, previous], axis=-1)), gate_bias)
+            both, from_entry, from_state = jnp.split(gates.astype(jnp.float32), _gate_ends(previous.shape[-1]), axis=-1)
+            deterministic = _gru(both, from_entry, from_state, previous).astype(dtype)
+            hidden = elu(layers("posterior", deterministic) + informed)
+            outputs = shifted(layers("out", hidden), out_bias)
+            stochastic = Gaussian.of(outputs).sample(noise).astype(dtype)
+            return State(deterministic, stochastic), (State(deterministic, stochastic), outputs)
+
+        out_biases = jnp.broadcast_to(self.posterior.out.bias, (num_steps, 2 * size))
+        start = jax.tree.map(lambda leaf: leaf.astype(dtype), self.begin(num_batch))
+        _, (states, outputs) = hoisted_scan(
+            step,
+            weights,
+            start,
+            (pushes, informed, gates.bias[members], out_biases),
+            (noise, goes_on),
+            members,
+            unroll=unroll,
+        )
+        prior = self._chosen_prior(states.deterministic, members)
+        result = Filtered(states, Gaussian.of(outputs), prior)
+        return jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), result)
+
+    def _chosen_prior(self, deterministic: Float[Array, "time row deterministic"], members: Int[Array, " time"]):
+        rows = deterministic.reshape(1, -1, deterministic.shape[-1])
+        everyone = self.priors.out(elu(self.priors.hidden(_to_members(rows[0], self.num_members))))
+        outputs = everyone.reshape(self.num_members, *deterministic.shape[:2], -1)
+        return Gaussian.of(outputs[members, jnp.arange(len(members))])
+
+    def _informed(self, embedding: Float[Array, "*lead embedding"]) -> Float[Array, "*lead hidden"]:
+        """The observation's part of the posterior's hidden layer, and the layer's bias."""
+        layer = self.posterior.hidden
+        return shifted(embedding @ layer.weight[self.deterministic_size :], layer.bias)
+
+
+def _gru(
+    reset_and_update: Float[Array, "*members row both"],
+    from_entry: Float[Array, "*members row deterministic"],
+    from_state: Float[Array, "*members row deterministic"],
+    previous: Float[Array, "*members row deterministic"],
+) -> Float[Array, "*members row deterministic"]:
+    """h' = n + z (h − n),  n = tanh(n_x + r n_h); r and z are sigmoids of their inputs."""
+    reset, update = jnp.split(jax.nn.sigmoid(reset_and_update), 2, axis=-1)
+    candidate = jnp.tanh(from_entry + reset * from_state)
+    return candidate + update * (previous - candidate)
+
+
+def _joined_gates(priors: Priors) -> Dense:
+    """Both layers of gates as one, [x, h] to (reset, update, candidate from x, candidate from h)."""
+    x, h = priors.gates_from_entry, priors.gates_from_state
+    rest = 2 * h.shape[-2]
+    none_x, none_h = jnp.zeros_like(x.weight[..., rest:]), jnp.zeros_like(h[..., rest:])
+    upper = jnp.concatenate([x.weight, none_x], axis=-1)
+    lower = jnp.concatenate([h[..., :rest], none_h, h[..., rest:]], axis=-1)
+    bias = jnp.concatenate([x.bias, priors.candidate_bias], axis=-1)
+    return Dense(jnp.concatenate([upper, lower], axis=-2), bias)
+
+
+def _gate_ends(size: int) -> tuple[int, int]:
+    """Where reset and update end, and the candidate from x."""
+    return 2 * size, 3 * size
+
+
+def _to_members(x: Float[Array, "row feature"], num_members: int) -> Float[Array, "member row feature"]:
+    return jnp.broadcast_to(x[None], (num_members, *x.shape))

@@ -1,0 +1,265 @@
+"""The world model: layers against other implementations, gradients, the ELBO by hand, and doubt off the data."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from actsafe.data.rows import Rows
+from actsafe.models.networks import cast, elu
+from actsafe.models.rssm import cell as cells
+from actsafe.models.rssm.cell import Cell, Gaussian, State
+from actsafe.models.rssm.decoder import Upsampling, kernel_sizes
+from actsafe.models.rssm.elbo import balanced_kl, kl_divergence, squared_error
+from actsafe.models.rssm.encoder import ImageEncoder
+from actsafe.models.rssm.world_model import WorldModel, WorldModelSettings, elbo_loss, predict_video
+from actsafe.objectives.doubt import Disagreement, EpistemicNorm
+
+SMALL = WorldModelSettings(
+    deterministic=8, stochastic=4, hidden=6, num_members=3, image_depth=2, image_width=8, head_width=8, head_depth=1
+)
+
+
+def rows_of(key, *, shape=(3,), batch=2, steps=5, first=()):
+    obs_key, action_key, reward_key = jax.random.split(key, 3)
+    is_first = jnp.zeros((batch, steps), bool).at[:, 0].set(True)
+    for place in first:
+        is_first = is_first.at[place].set(True)
+    if len(shape) == 1:
+        observation = jax.random.normal(obs_key, (batch, steps, *shape), jnp.float32)
+    else:
+        observation = jax.random.randint(obs_key, (batch, steps, *shape), 0, 256).astype(jnp.uint8)
+    return Rows(
+        observation,
+        jax.random.uniform(action_key, (batch, steps, 2), jnp.float32, -1, 1),
+        jax.random.normal(reward_key, (batch, steps), jnp.float32),
+        jnp.ones((batch, steps, 1), jnp.float32),
+        is_first,
+    )
+
+
+def make_cell(key):
+    return Cell.create(
+        deterministic=8, stochastic=4, hidden=6, embedding=5, action=2, num_members=3, member_noise=1.0, key=key
+    )
+
+
+def test_parameter_count_of_the_paper(key):
+    model = eqx.filter_eval_shape(lambda k: WorldModel.create((64, 64, 3), 2, 1, WorldModelSettings(), k), key)
+    assert sum(leaf.size for leaf in jax.tree.leaves(model)) == 6_800_141
+
+
+def test_kl_by_hand():
+    # N(1, 2) against N(0, 1): log(1/2) + (4 + 1) / 2 - 1/2 = 1.306853. A second feature that agrees adds nothing.
+    p, q = (
+        Gaussian(jnp.array([1.0, 3.0]), jnp.array([2.0, 0.5])),
+        Gaussian(jnp.array([0.0, 3.0]), jnp.array([1.0, 0.5])),
+    )
+    assert float(kl_divergence(p, q)) == pytest.approx(2.0 - np.log(2.0), abs=1e-6)
+    # The other way round: log 2 + (1 + 1) / 8 - 1/2 = 0.443147.
+    assert float(kl_divergence(q, p)) == pytest.approx(np.log(2.0) - 0.25, abs=1e-6)
+
+
+def test_balance_and_free_nats():
+    prior = Gaussian(jnp.zeros((1, 1)), jnp.ones((1, 1)))
+
+    def loss(shift, of_prior, free_nats):
+        moved = Gaussian(prior.mean + shift, prior.std)
+        posterior, expected = (prior, moved) if of_prior else (moved, prior)
+        return balanced_kl(posterior, expected, balance=0.8, free_nats=free_nats)[0]
+
+    # KL = shift² / 2, so that its slope at shift 2 is 2: 0.8 of it teaches the prior, 0.2 the posterior.
+    assert float(jax.grad(loss)(2.0, True, 0.0)) == pytest.approx(1.6)
+    assert float(jax.grad(loss)(2.0, False, 0.0)) == pytest.approx(0.4)
+    # KL is 2 there: with 3 free nats nothing presses, and the loss is the 3.
+    assert float(jax.grad(loss)(2.0, True, 3.0)) == 0.0
+    assert float(loss(2.0, True, 3.0)) == pytest.approx(3.0)
+
+
+def test_squared_error_by_hand():
+    # ½ (1² + 2²) = 2.5 for the first row, 0 for the second.
+    np.testing.assert_allclose(squared_error(jnp.array([[1.0, 2.0], [0.0, 0.0]]), jnp.zeros((2, 2))), [2.5, 0.0])
+
+
+def test_elu_and_its_slope_are_jaxs():
+    x = jnp.linspace(-3.0, 3.0, 13)
+    np.testing.assert_allclose(elu(x), jax.nn.elu(x), rtol=1e-6)
+    np.testing.assert_allclose(jax.vmap(jax.grad(elu))(x), jax.vmap(jax.grad(jax.nn.elu))(x), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("size", "side"), [(5, 5), (6, 4)])
+def test_upsample_is_a_transposed_convolution(size, side, key):
+    x_key, kernel_key = jax.random.split(key)
+    x = jax.random.normal(x_key, (2, side, side, 3))
+    kernel = jax.random.normal(kernel_key, (size, size, 3, 2))
+    expected = np.zeros((2, 2 * side - 2 + size, 2 * side - 2 + size, 2))
+    for i in range(side):
+        for j in range(side):
+            patch = np.einsum("nc,abco->nabo", x[:, i, j], kernel)
+            expected[:, 2 * i : 2 * i + size, 2 * j : 2 * j + size] += patch
+    np.testing.assert_allclose(Upsampling(kernel, jnp.array([1.0, 2.0]))(x), expected + np.array([1.0, 2.0]), rtol=1e-4)
+
+
+@pytest.mark.parametrize("image_size", [16, 32])
+def test_encoder_is_equinoxs_convolutions(image_size, key):
+    encoder = ImageEncoder.create(image_size, 3, 4, key)
+    images = jax.random.randint(key, (2, image_size, image_size, 3), 0, 256).astype(jnp.uint8)
+    x = jnp.moveaxis(images.astype(jnp.float32) / 255.0 - 0.5, 3, 1)
+    for number, ours in enumerate(encoder.layers):
+        layer = eqx.nn.Conv2d(ours.kernel.shape[2], ours.kernel.shape[3], 4, stride=2, key=key)
+        theirs = (jnp.transpose(ours.kernel, (3, 2, 0, 1)), ours.bias[:, None, None])
+        layer = eqx.tree_at(lambda conv: (conv.weight, conv.bias), layer, theirs)
+        x = jax.vmap(layer)(jax.nn.elu(x) if number else x)
+    expected = jnp.moveaxis(x, 1, 3).reshape(2, -1)
+    assert encoder.embedding_size == expected.shape[1]
+    np.testing.assert_allclose(encoder(images), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_kernels_lead_to_the_image():
+    assert kernel_sizes(64) == (5, 5, 6, 6)
+    for size in (16, 32, 64, 128, 256):
+        side = 1
+        for kernel in kernel_sizes(size):
+            side = 2 * side - 2 + kernel
+        assert side == size
+    with pytest.raises(ValueError, match="20"):
+        kernel_sizes(20)
+
+
+def test_a_member_is_equinoxs_gru(key):
+    cell = make_cell(key)
+    priors = cell.priors
+    state = State(jax.random.normal(key, (5, 8)), jax.random.normal(key, (5, 4)))
+    action = jax.random.normal(key, (5, 2))
+    deterministic, _ = cell.predict(state, action)
+    for member in range(3):
+        gru = eqx.nn.GRUCell(6, 8, key=key)
+        theirs = (
+            priors.gates_from_entry.weight[member].T,
+            priors.gates_from_state[member].T,
+            priors.gates_from_entry.bias[member],
+            priors.candidate_bias[member],
+        )
+        gru = eqx.tree_at(lambda g: (g.weight_ih, g.weight_hh, g.bias, g.bias_n), gru, theirs)
+        inputs = jnp.concatenate([state.stochastic, action], axis=-1) @ priors.entry.weight[member]
+        expected = jax.vmap(gru)(jax.nn.elu(inputs + priors.entry.bias[member][None]), state.deterministic)
+        np.testing.assert_allclose(deterministic[member], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_filtering_at_once_equals_filtering_step_by_step(key):
+    """One member, so that the draw of members does not matter; the noise of both is the same by construction."""
+    settings = dataclasses.replace(SMALL, num_members=1)
+    model = WorldModel.create((3,), 2, 1, settings, key)
+    rows = rows_of(key, first=[(1, 3)])
+    filtered = model.observe(rows, key)
+    noise = jax.random.normal(jax.random.split(key)[1], (5, 2, 4), jnp.float32)
+    state = model.cell.begin(2)
+    for t in range(5):
+        goes_on = 1.0 - rows.is_first[:, t, None]
+        before = jax.tree.map(lambda leaf, factor=goes_on: leaf * factor, state)
+        deterministic, _ = model.cell.predict(before, rows.action[:, t] * goes_on)
+        posterior = model.cell.correct(deterministic[0], model.encoder(rows.observation[:, t]))
+        state = State(deterministic[0], posterior.sample(noise[t]))
+        np.testing.assert_allclose(filtered.state.deterministic[:, t], state.deterministic, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(filtered.state.stochastic[:, t], state.stochastic, rtol=1e-4, atol=1e-5)
+        prior = model.cell.prior(deterministic)
+        np.testing.assert_allclose(filtered.prior.mean[:, t], prior.mean[0], rtol=1e-4, atol=1e-5)
+
+
+def test_nothing_before_an_episodes_beginning_counts(key):
+    model = WorldModel.create((3,), 2, 1, SMALL, key)
+    rows = rows_of(key, first=[(0, 3), (1, 3)])
+    other = rows._replace(
+        observation=rows.observation.at[:, :3].add(1.0),
+        action=rows.action.at[:, :3].set(0.0).at[:, 3].set(7.0),
+    )
+    one, two = (model.observe(each, key).state for each in (rows, other))
+    np.testing.assert_array_equal(one.stochastic[:, 3:], two.stochastic[:, 3:])
+    assert not np.allclose(one.stochastic[:, :3], two.stochastic[:, :3])
+
+
+def test_hoisted_gradients_equal_those_of_a_plain_scan(key, monkeypatch):
+    model = WorldModel.create((3,), 2, 1, SMALL, key)
+    rows = rows_of(key, first=[(1, 2)])
+
+    def gradient():
+        return jax.jit(jax.grad(lambda m: elbo_loss(m, rows, SMALL, key)[0]))(model)
+
+    hoisted = gradient()
+
+    def plain(step, weights, carry, inputs, others, members, *, unroll):
+        def body(carry, now):
+            inputs, others, member = now
+
+            def layers(name, x):
+                return x @ (weights[name] if weights[name].ndim == 2 else weights[name][member])
+
+            return step(layers, carry, inputs, others)
+
+        return jax.lax.scan(body, carry, (inputs, others, members))
+
+    monkeypatch.setattr(cells, "hoisted_scan", plain)
+    for ours, expected in zip(jax.tree.leaves(hoisted), jax.tree.leaves(gradient()), strict=True):
+        np.testing.assert_allclose(ours, expected, rtol=1e-3, atol=1e-6)
+
+
+def test_first_rows_have_no_outcome_to_predict(key):
+    model = WorldModel.create((3,), 2, 1, SMALL, key)
+    rows = rows_of(key, first=[(0, 2)])
+    changed = rows._replace(reward=rows.reward.at[0, 2].set(99.0), costs=rows.costs.at[0, 2].set(99.0))
+    assert elbo_loss(model, rows, SMALL, key)[0] == elbo_loss(model, changed, SMALL, key)[0]
+    changed = rows._replace(reward=rows.reward.at[0, 3].set(99.0))
+    assert elbo_loss(model, rows, SMALL, key)[0] != elbo_loss(model, changed, SMALL, key)[0]
+
+
+def test_costs_are_predicted_positive_and_prediction_has_the_images_shape(key):
+    model = WorldModel.create((16, 16, 3), 2, 2, SMALL, key)
+    rows = rows_of(key, shape=(16, 16, 3))._replace(costs=jnp.ones((2, 5, 2)))
+    outcome = model.outcome(10.0 * jax.random.normal(key, (7, 12)))
+    assert outcome.costs.shape == (7, 2)
+    assert np.all(outcome.costs > 0)
+    shown = predict_video(model, rows, 2, key)
+    assert shown.shape == (2, 5, 16, 16, 3)
+    blind = rows._replace(observation=rows.observation.at[:, 2:].set(0))
+    np.testing.assert_array_equal(shown, predict_video(model, blind, 2, key))
+
+
+def test_bfloat16_stays_near_float32(key):
+    model = WorldModel.create((3,), 2, 1, SMALL, key)
+    rows = rows_of(key)
+    full = elbo_loss(model, rows, SMALL, key)[0]
+    half = elbo_loss(cast(model, jnp.bfloat16), rows, SMALL, key)[0]
+    assert half.dtype == jnp.float32
+    assert float(half) == pytest.approx(float(full), rel=0.05)
+
+
+def test_doubt_is_higher_off_the_data_than_on_it(key):
+    """Members that begin apart come to agree where they were taught: actions in [-1, 0], not those in [0.5, 1]."""
+    cell = make_cell(key)
+    state = State(jnp.zeros((64, 8)), jax.random.normal(key, (64, 4)))
+    taught = jax.random.uniform(jax.random.fold_in(key, 1), (64, 2), jnp.float32, -1.0, 0.0)
+    truth = jnp.sin(state.stochastic + taught[:, :1])
+
+    def loss(cell):
+        _, priors = cell.predict(state, taught)
+        return jnp.mean((priors.mean - truth[None]) ** 2)
+
+    optimiser = optax.adam(1e-2)
+
+    def train(carry, _):
+        cell, memory = carry
+        change, memory = optimiser.update(jax.grad(loss)(cell), memory)
+        return (optax.apply_updates(cell, change), memory), None
+
+    (cell, _), _ = jax.jit(lambda cell: jax.lax.scan(train, (cell, optimiser.init(cell)), length=300))(cell)
+
+    def doubt(action):
+        priors = cell.predict(state, action)[1]
+        return float(jnp.mean(EpistemicNorm()(Disagreement.among(priors.mean, priors.std, axis=0))))
+
+    assert loss(cell) < 0.02
+    assert doubt(taught + 3.0) > 2.0 * doubt(taught)
