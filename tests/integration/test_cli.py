@@ -12,7 +12,7 @@ from rich.console import Console
 
 from actsafe.cli import demo as demo_command
 from actsafe.cli import doctor, progress, reproduce
-from actsafe.cli.evaluate import bootstrap_interval
+from actsafe.cli.intervals import bootstrap_interval
 from actsafe.cli.main import COMMANDS
 from actsafe.experiments import presets, provenance, results
 from actsafe.experiments.folder import RunFolder

@@ -5,20 +5,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import jax
-import jax.numpy as jnp
-import numpy as np
-from rich.table import Table
 from tyro.conf import Positional, arg
 
 from actsafe.cli import jax_setup
+from actsafe.cli.halves import HALVES
+from actsafe.cli.options import Flag
 from actsafe.cli.working import console
-from actsafe.experiments.config import ConfigError, require_known
 from actsafe.experiments.folder import RunFolder
-from actsafe.experiments.runner import Trainer
+from actsafe.experiments.settings import ConfigError
 
-FIRST_STREAM = 1000
-"""Random streams from here on belong to this command; training uses those below."""
+
+def _none(metavar: str, default: str) -> object:
+    return arg(metavar=metavar, help_behavior_hint=f"(default: {default})")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,71 +28,27 @@ class Evaluate:
 
     folder: Annotated[Positional[Path], arg(metavar="RUN")]
     """The run's folder."""
-    task: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="(default: all)")] = None
-    """swing_up or keep_down."""
-    episodes: Annotated[int, arg(metavar="N")] = 5
+    task: Annotated[str | None, _none("NAME", "all")] = None
+    """swing_up or keep_down; runs from pixels have one task."""
+    episodes: Annotated[int | None, _none("N", "5, from pixels 50")] = None
     """Episodes per seed and task, each with random numbers of its own."""
+    video: Annotated[Path | None, _none("FILE", "none")] = None
+    """A video of the first episode as the agent sees it: .gif, .webp, .png (animated) or .mp4. From pixels only."""
+    predict: Annotated[Path | None, _none("FILE", "none")] = None
+    """A video of what happened above what the world model had predicted, without looking. From pixels only."""
+    size: Annotated[int, arg(metavar="PIXELS")] = 256
+    """Width and height of the video, where the environment can be drawn larger than the agent sees it."""
+    overwrite: Flag = False
+    """Replace video files that are there."""
 
     def run(self, arguments: Sequence[str]) -> int:
-        """Print return, cost and ending of the episodes."""
-        if self.episodes < 1:
+        """Print what the episodes came to."""
+        if self.episodes is not None and self.episodes < 1:
             raise ConfigError(f"--episodes must be at least 1, got {self.episodes}")
+        if self.size < 16:
+            raise ConfigError(f"--size must be at least 16, got {self.size}")
         folder = RunFolder.open(self.folder)
-        tasks = list(folder.config.make_problem().tasks)
-        if self.task is not None:
-            require_known("task", self.task, tasks)
-        jax_setup.prepare()
-        trainer = Trainer(folder)
-        newest, _ = trainer.newest()
-        chosen = tasks if self.task is None else [self.task]
-        found = {task: _rollouts(trainer, task, tasks.index(task), self.episodes) for task in chosen}
-
-        out = console()
-        config = folder.config
-        if newest < folder.num_committed - 1:
-            out.print(f"the newest checkpoint is damaged; this is the agent after episode {newest}", style="yellow")
-        out.print(
-            f"{config.algorithm} on {config.problem}, after {newest} of "
-            f"{config.schedule.num_episodes} episodes; {len(config.seeds)} seed(s) x {self.episodes} episode(s)",
-            markup=False,
-            soft_wrap=True,
-        )
-        table = Table("task", "return J_r", "cost J_c", "within budget", "upright")
-        for task, rolls in found.items():
-            upright = f"{np.mean(rolls.is_upright):.0%}" if task == "swing_up" else ""
-            within = f"{np.mean(rolls.costs <= trainer.problem.budget):.0%}"
-            table.add_row(task, _mean(rolls.returns), _mean(rolls.costs), within, upright)
-        out.print(table)
-        out.print("mean, and in brackets its 95 % bootstrap interval over seeds x episodes", style="dim")
+        half = HALVES[folder.kind]
+        jax_setup.prepare(is_double=half.is_double)
+        half.evaluate(self, folder, console())
         return 0
-
-
-@dataclasses.dataclass(frozen=True)
-class Rollouts:
-    """Evaluation episodes of all seeds, [seed, episode]."""
-
-    returns: np.ndarray
-    costs: np.ndarray
-    is_upright: np.ndarray
-
-
-def _rollouts(trainer: Trainer, task: str, index: int, num_episodes: int) -> Rollouts:
-    rolls = [trainer.evaluate([task], stream=FIRST_STREAM + n)[task] for n in range(num_episodes)]
-    ends = jnp.asarray(np.stack([roll["states"][:, -1] for roll in rolls], axis=1))
-    return Rollouts(
-        np.stack([roll["rewards"][:, :, index].sum(axis=1) for roll in rolls], axis=1),
-        np.stack([roll["costs"].sum(axis=1) for roll in rolls], axis=1),
-        np.asarray(jax.vmap(jax.vmap(trainer.problem.is_goal))(ends)),
-    )
-
-
-def _mean(values: np.ndarray) -> str:
-    low, high = bootstrap_interval(values.ravel())
-    return f"{np.mean(values):.2f} [{low:.2f}, {high:.2f}]" if values.size > 1 else f"{np.mean(values):.2f}"
-
-
-def bootstrap_interval(values: np.ndarray, *, share: float = 0.95, num_draws: int = 10_000) -> tuple[float, float]:
-    """Bounds that hold `share` of the means of resampled `values`."""
-    draws = np.random.default_rng(0).choice(values, (num_draws, len(values)))
-    low, high = np.quantile(draws.mean(axis=1), [(1 - share) / 2, (1 + share) / 2])
-    return float(low), float(high)

@@ -1,4 +1,4 @@
-"""JAX as every command needs it: double precision, and compiled programs kept between commands."""
+"""JAX as every command needs it: its precision, and compiled programs kept between commands."""
 
 import os
 import secrets
@@ -11,9 +11,9 @@ from actsafe.experiments.errors import UserError
 VARIABLE = "ACTSAFE_CACHE"
 
 
-def prepare() -> None:
-    """Make JAX ready to compute, or raise."""
-    configure()
+def prepare(*, is_double: bool = True) -> None:
+    """Make JAX ready to compute, or raise. Gaussian processes need double precision, networks must not have it."""
+    configure(is_double=is_double)
     try:
         jax.devices()
     except Exception as error:  # JAX raises many kinds here, AssertionError among them
@@ -23,9 +23,9 @@ def prepare() -> None:
         raise UserError(f"JAX finds no device to compute on ({reason}). {fix}; `actsafe doctor` checks") from error
 
 
-def configure() -> Path | None:
-    """The folder in which compiled programs are kept from now on, or None; computing is in float64 either way."""
-    jax.config.update("jax_enable_x64", True)
+def configure(*, is_double: bool = True) -> Path | None:
+    """The folder in which compiled programs are kept from now on, or None; the precision is set either way."""
+    jax.config.update("jax_enable_x64", is_double)
     folder = cache_folder()
     if folder is None or not is_writable(folder):
         return None

@@ -100,10 +100,13 @@ def _explain(error: Exception) -> str | None:
         return f"the package {error.name} is not installed. Run `actsafe doctor`: it says how to get what is missing"
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}. Check that the file is there, and your permissions"
+    if isinstance(error, MemoryError) and str(error):
+        return str(error)
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
         return (
             "there is not enough memory for these settings. What was committed is untouched. Ask for fewer seeds, "
-            "or a smaller planning.search.num_candidates, objective.num_particles or gp.subset_size"
+            "or a smaller planning.search.num_candidates, objective.num_particles or gp.subset_size; "
+            "from pixels for a smaller replay_capacity, agent.batch_size or num_envs"
         )
     return None
 

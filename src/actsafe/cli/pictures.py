@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -16,6 +17,25 @@ from actsafe.figures.ledger import ledger_figure
 from actsafe.figures.phase_plane import phase_plane
 from actsafe.figures.summary import summary
 from actsafe.figures.swing_up import swing_up_strip
+
+
+def draw(asked: Any, folders: Sequence[RunFolder], target: Path) -> list[Path]:
+    """The pictures that `actsafe plot` made of runs of Gaussian processes."""
+    require_drawable(folders)
+    algorithms = [folder.config.algorithm for folder in folders]
+    if len(set(algorithms)) < len(algorithms):
+        raise ConfigError(
+            f"got more than one run of the same algorithm ({', '.join(algorithms)}); expected different ones, "
+            "as they are drawn by algorithm: plot them one at a time"
+        )
+    figures = {"phase_plane": exploration(folders, asked.seed), "summary": performance(folders)}
+    for folder in folders:
+        ending = "" if len(folders) == 1 else f"_{folder.config.algorithm}"
+        figures[f"ledger{ending}"] = ledger(folder)
+        strip = swing_up(folder, asked.seed)
+        if strip is not None:
+            figures[f"swing_up{ending}"] = strip
+    return [write(figure, target / f"{name}.{asked.kind}") for name, figure in figures.items()]
 
 
 def require_drawable(folders: Sequence[RunFolder]) -> str:

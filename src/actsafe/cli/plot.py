@@ -7,10 +7,11 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from actsafe.cli import jax_setup, pictures
+from actsafe.cli import jax_setup
+from actsafe.cli.halves import HALVES
 from actsafe.cli.working import console
-from actsafe.experiments.config import ConfigError
 from actsafe.experiments.folder import RunFolder
+from actsafe.experiments.settings import ConfigError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Plot:
     folders: Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN [RUN ...]", help_behavior_hint="")]
     """The runs' folders."""
     seed: Annotated[int | None, arg(metavar="N", help_behavior_hint="(default: each run's first)")] = None
-    """Whose trajectories are drawn."""
+    """Whose trajectories are drawn; runs from pixels have one seed each."""
     out: Annotated[
         Path | None, arg(metavar="FOLDER", help_behavior_hint="(default: RUN/figures, of several ./figures)")
     ] = None
@@ -38,26 +39,12 @@ class Plot:
         if self.kind not in ("png", "svg", "pdf"):
             raise ConfigError(f"--format must be png, svg or pdf, got {self.kind!r}")
         folders = [RunFolder.open(path) for path in self.folders]
-        pictures.require_drawable(folders)
-        algorithms = [folder.config.algorithm for folder in folders]
-        if len(set(algorithms)) < len(algorithms):
-            raise ConfigError(
-                f"got more than one run of the same algorithm ({', '.join(algorithms)}); expected different ones, "
-                "as they are drawn by algorithm: plot them one at a time"
-            )
-        jax_setup.prepare()
+        kinds = {folder.kind for folder in folders}
+        if len(kinds) > 1:
+            raise ConfigError(f"got runs of the kinds {' and '.join(sorted(kinds))}; plot them one kind at a time")
+        half = HALVES[kinds.pop()]
+        jax_setup.prepare(is_double=half.is_double)
         target = self.out or (folders[0].path / "figures" if len(folders) == 1 else Path("figures"))
-        written = [self._write(target, "phase_plane", pictures.exploration(folders, self.seed))]
-        written.append(self._write(target, "summary", pictures.performance(folders)))
-        for folder in folders:
-            ending = "" if len(folders) == 1 else f"_{folder.config.algorithm}"
-            written.append(self._write(target, f"ledger{ending}", pictures.ledger(folder)))
-            strip = pictures.swing_up(folder, self.seed)
-            if strip is not None:
-                written.append(self._write(target, f"swing_up{ending}", strip))
-        for path in written:
+        for path in half.draw(self, folders, target):
             console().print(str(path), markup=False, soft_wrap=True)
         return 0
-
-    def _write(self, target: Path, name: str, figure: pictures.Figure) -> Path:
-        return pictures.write(figure, target / f"{name}.{self.kind}")

@@ -1,4 +1,4 @@
-"""How far a run is: a bar on a terminal, a line per episode anywhere else."""
+"""How far a run is: a bar on a terminal, a line per episode (or epoch) anywhere else."""
 
 import contextlib
 import time
@@ -10,20 +10,23 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn,
 from rich.text import Text
 
 from actsafe.experiments.runner import Trainer
+from actsafe.experiments.vision_runner import VisionTrainer
+
+AnyTrainer = Trainer | VisionTrainer
 
 
 class Display(Protocol):
     """What is told how the work goes on."""
 
     def decisions(self, count: int) -> None:
-        """So many decisions were made, of every seed."""
+        """So many of what the trainer counts were done."""
 
     def episode(self, rows: list[dict[str, Any]]) -> None:
-        """An episode was committed; its metrics, one row per seed."""
+        """An episode, or epoch, was committed; its metrics, one row per seed."""
 
 
 @contextlib.contextmanager
-def shown(trainer: Trainer, console: Console, label: str) -> Iterator[Display]:
+def shown(trainer: AnyTrainer, console: Console, label: str) -> Iterator[Display]:
     """A context in which progress of `trainer` is shown."""
     if not console.is_terminal:
         yield _Lines(trainer, console, label)
@@ -32,7 +35,7 @@ def shown(trainer: Trainer, console: Console, label: str) -> Iterator[Display]:
         TextColumn("{task.description}"),
         BarColumn(bar_width=None),
         TextColumn("{task.percentage:3.0f}%"),
-        _Rate(),
+        _Rate(trainer.progress_unit),
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )
@@ -41,36 +44,39 @@ def shown(trainer: Trainer, console: Console, label: str) -> Iterator[Display]:
 
 
 class _Rate(ProgressColumn):
-    """Decisions per second."""
+    """What is done in a second."""
+
+    def __init__(self, unit: str) -> None:
+        super().__init__()
+        self._unit = unit
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
-        return Text("compiling" if speed is None else f"{speed:.1f} decisions/s")
+        return Text("compiling" if speed is None else f"{speed:.{1 if speed < 100 else 0}f} {self._unit}/s")
 
 
 class _Bar:
-    def __init__(self, trainer: Trainer, progress: Progress, label: str) -> None:
-        self._num_seeds = len(trainer.config.seeds)
-        self._num_episodes = trainer.config.schedule.num_episodes
-        self._label, self._progress = label, progress
+    def __init__(self, trainer: AnyTrainer, progress: Progress, label: str) -> None:
+        self._trainer, self._progress, self._label = trainer, progress, label
         begun = trainer.folder.num_committed
-        total = trainer.num_decisions_from(begun) * self._num_seeds
+        total = trainer.num_decisions_from(begun) * trainer.progress_scale
         self._task = progress.add_task(self._title(begun), total=total, note="")
 
     def _title(self, committed: int) -> str:
-        return f"{self._label}  episode {min(max(committed, 1), self._num_episodes)} of {self._num_episodes}"
+        config = self._trainer.config
+        return f"{self._label}  {config.unit} {min(max(committed, 1), config.num_units)} of {config.num_units}"
 
     def decisions(self, count: int) -> None:
-        self._progress.update(self._task, advance=count * self._num_seeds)
+        self._progress.update(self._task, advance=count * self._trainer.progress_scale)
 
     def episode(self, rows: list[dict[str, Any]]) -> None:
-        number = rows[0]["episode"]
-        note = f"last cost {largest_cost(rows):.3g}" if number else ""
+        number = rows[0][self._trainer.config.unit]
+        note = f"last {self._trainer.describe(rows)}" if number else ""
         self._progress.update(self._task, description=self._title(number + 1), note=note)
 
 
 class _Lines:
-    def __init__(self, trainer: Trainer, console: Console, label: str) -> None:
+    def __init__(self, trainer: AnyTrainer, console: Console, label: str) -> None:
         self._trainer, self._console, self._label = trainer, console, label
         self._started, self._done = time.monotonic(), 0
         self._total = trainer.num_decisions_from(trainer.folder.num_committed)
@@ -79,23 +85,20 @@ class _Lines:
         self._done += count
 
     def episode(self, rows: list[dict[str, Any]]) -> None:
-        if rows[0]["episode"] == 0:
+        config = self._trainer.config
+        number = rows[0][config.unit]
+        if number == 0:
             return
         elapsed = time.monotonic() - self._started
         left = (self._total - self._done) * elapsed / max(self._done, 1)
-        rate = self._done * len(rows) / max(elapsed, 1e-9)
+        rate = self._done * self._trainer.progress_scale / max(elapsed, 1e-9)
         parts = [
-            f"{self._label}  episode {rows[0]['episode']} of {self._trainer.config.schedule.num_episodes}",
-            f"cost {largest_cost(rows):.3g}",
-            f"{rate:.1f} decisions/s",
+            f"{self._label}  {config.unit} {number} of {config.num_units}",
+            self._trainer.describe(rows),
+            f"{rate:.1f} {self._trainer.progress_unit}/s",
             f"{duration(left)} left" if left > 0 else f"done in {duration(elapsed)}",
         ]
         self._console.print("  ".join(parts), soft_wrap=True, highlight=False)
-
-
-def largest_cost(rows: list[dict[str, Any]]) -> float:
-    """The largest exploration cost over seeds."""
-    return max(float(row["exploration_cost"]) for row in rows)
 
 
 def duration(seconds: float) -> str:

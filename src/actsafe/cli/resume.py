@@ -7,7 +7,9 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from actsafe.cli import jax_setup, report
+from actsafe.cli import jax_setup
+from actsafe.cli.halves import HALVES
+from actsafe.cli.options import Log
 from actsafe.cli.working import carry_on, console
 from actsafe.experiments.folder import RunFolder
 
@@ -18,20 +20,25 @@ class Resume:
 
     folder: Annotated[Positional[Path], arg(metavar="RUN")]
     """The run's folder."""
+    log: Log = ()
+    """Where metrics go beside the run folder: tensorboard, wandb."""
 
     def run(self, arguments: Sequence[str]) -> int:
         """Do what is left of the run, and say what was found."""
         folder = RunFolder.open(self.folder)
-        jax_setup.prepare()
+        half = HALVES[folder.kind]
+        jax_setup.prepare(is_double=half.is_double)
         out = console()
         if folder.is_finished:
             out.print(f"{folder.path} is finished; nothing is left to do", markup=False, soft_wrap=True)
         else:
-            done, planned = max(folder.num_committed - 1, 0), folder.config.schedule.num_episodes
+            config, done = folder.config, max(folder.num_committed - 1, 0)
             out.print(
-                f"going on with {folder.path}: {done} of {planned} episodes are done", markup=False, soft_wrap=True
+                f"going on with {folder.path}: {done} of {config.num_units} {config.unit}s are done",
+                markup=False,
+                soft_wrap=True,
             )
-        carry_on(folder, arguments, label=folder.config.algorithm)
+        carry_on(folder, arguments, label=folder.config.algorithm, log=self.log)
         out.print()
-        report.print_run(folder, out)
+        half.print_run(folder, out)
         return 0

@@ -8,12 +8,23 @@ from typing import Annotated, Any
 
 from tyro.conf import UseAppendAction, arg
 
-from actsafe.cli import jax_setup, report
-from actsafe.cli.options import Flag
+from actsafe.cli import jax_setup
+from actsafe.cli.halves import HALVES
+from actsafe.cli.options import Flag, Log
 from actsafe.cli.working import carry_on, console, new_folder
-from actsafe.experiments.config import CONFIDENCE, Config, ConfigError, require_known
+from actsafe.experiments.config import CONFIDENCE, Config
 from actsafe.experiments.folder import RunFolder
+from actsafe.experiments.kinds import kind_of
+from actsafe.experiments.loggers import LOGGERS
 from actsafe.experiments.presets import PRESETS
+from actsafe.experiments.settings import ConfigError, require_known
+from actsafe.experiments.vision_presets import VISION_PRESETS
+
+ALL_PRESETS = {**PRESETS, **VISION_PRESETS}
+OPTIONS = tuple(dict.fromkeys(option for half in HALVES.values() for option in half.changes))
+"""The options of this command that change a setting."""
+OPEN = "options"
+"""The one group of settings that takes any entry: an environment's own options."""
 
 
 def _changed(metavar: str) -> Any:
@@ -29,17 +40,24 @@ class Train:
     """
 
     preset: Annotated[str, arg(metavar="NAME")] = "demo"
-    """demo, gp-pendulum, gp-cartpole, authors-pendulum or tiny."""
+    """From state: demo, gp-pendulum, gp-cartpole, authors-pendulum or tiny.
+    From pixels: point-goto-goal, point-press-buttons, point-push-box,
+    doggo-goto-goal, doggo-press-buttons, doggo-push-box, each also with
+    -sparse at its end, cartpole-swingup-sparse or vision-tiny."""
     problem: Annotated[str | None, _changed("NAME")] = None
-    """pendulum or cartpole."""
+    """pendulum or cartpole; from pixels PointGotoGoal and the like, cartpole_swingup, or any Gymnasium id."""
     algorithm: Annotated[str | None, _changed("NAME")] = None
-    """actsafe, no_pessimism, opax, greedy_safe or greedy."""
+    """From state: actsafe, no_pessimism, opax, greedy_safe or greedy.
+    From pixels: actsafe, actsafe_strict, actsafe_lagrangian, no_pessimism,
+    opax, greedy, uniform or optimistic."""
     seeds: Annotated[tuple[int, ...] | None, _changed("N [N ...]")] = None
-    """Independent repetitions, computed side by side."""
+    """Independent repetitions, computed side by side; from pixels one."""
     budget: Annotated[float | None, _changed("COST")] = None
     """Largest cost allowed in an episode."""
     episodes: Annotated[int | None, _changed("N")] = None
     """Exploration episodes."""
+    steps: Annotated[int | None, _changed("N")] = None
+    """Simulator steps of a run from pixels."""
     confidence: Annotated[str | None, _changed("RULE")] = None
     """Where the confidence multiplier comes from: calibrated, fixed or theory."""
     multiplier: Annotated[float | None, _changed("BETA")] = None
@@ -47,13 +65,15 @@ class Train:
     process_noise: Annotated[float | None, _changed("STD")] = None
     """Noise that the simulator adds to the state at every decision."""
     evaluate_every: Annotated[int | None, _changed("N")] = None
-    """Evaluate the tasks after each so many episodes; 0 for never."""
+    """Evaluate the tasks after each so many episodes, or epochs; 0 for never."""
     changes: Annotated[
         tuple[tuple[str, ...], ...], UseAppendAction, arg(name="set", metavar="KEY.PATH=VALUE [...]")
     ] = ()
     """Any entry of the settings, e.g. --set planning.search.horizon=30 gp.kernel=matern52. Values are JSON."""
     out: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="(default: runs/PROBLEM-ALGORITHM-N)")] = None
     """A new folder for the run."""
+    log: Log = ()
+    """Where metrics go beside the run folder: tensorboard, wandb."""
     dry_run: Flag = False
     """Print all settings that the run would have, as JSON, and do nothing."""
 
@@ -63,39 +83,43 @@ class Train:
         if self.dry_run:
             print(json.dumps(config.to_json(), indent=1))
             return 0
-        jax_setup.prepare()
-        path = self.out or new_folder(Path("runs") / f"{config.problem}-{config.algorithm}")
+        half = HALVES[kind_of(config)]
+        for name in self.log:
+            require_known("logger", name, LOGGERS)
+        jax_setup.prepare(is_double=half.is_double)
+        half.check(config)
+        path = self.out or new_folder(Path("runs") / f"{config.subject}-{config.algorithm}")
         folder = RunFolder.create(path, config)
         out = console()
-        out.print(f"training {config.algorithm} on {config.problem} in {path}", markup=False, soft_wrap=True)
-        carry_on(folder, arguments, label=config.algorithm)
+        out.print(f"training {config.algorithm} on {config.subject} in {path}", markup=False, soft_wrap=True)
+        carry_on(folder, arguments, label=config.algorithm, log=self.log)
         out.print()
-        report.print_run(folder, out)
+        half.print_run(folder, out)
         out.print(f"pictures of it: actsafe plot {path}", markup=False, soft_wrap=True)
-        out.print(f"more swing-ups: actsafe evaluate {path}", markup=False, soft_wrap=True)
+        out.print(f"more episodes:  actsafe evaluate {path}", markup=False, soft_wrap=True)
         return 0
 
-    def config(self) -> Config:
+    def config(self) -> Any:
         """The settings asked for."""
-        require_known("preset", self.preset, PRESETS)
-        plain = PRESETS[self.preset]().to_json()
-        options = {
-            "problem": self.problem,
-            "algorithm": self.algorithm,
-            "seeds": self.seeds,
-            "budget": self.budget,
-            "schedule.num_expansion": self.episodes,
-            "confidence.kind": self._confidence_kind(),
-            "confidence.value": self.multiplier,
-            "process_noise_std": self.process_noise,
-            "evaluate_every": self.evaluate_every,
-        }
-        for path, value in options.items():
-            if value is not None:
-                override(plain, path, value)
+        require_known("preset", self.preset, ALL_PRESETS)
+        preset = ALL_PRESETS[self.preset]()
+        changes, plain = HALVES[kind_of(preset)].changes, preset.to_json()
+        options = {name: getattr(self, name) for name in OPTIONS}
+        options["confidence"] = self._confidence_kind()
+        for name, value in options.items():
+            if value is None:
+                continue
+            if name not in changes:
+                known = ", ".join(f"--{option.replace('_', '-')}" for option in changes)
+                raise ConfigError(
+                    f"--{name.replace('_', '-')} does not apply to the preset {self.preset}; expected some of {known}, "
+                    "or --set with any of its settings"
+                )
+            change = changes[name]
+            override(plain, change.path, change.convert(value))
         for path, value in (assignment(text) for group in self.changes for text in group):
             override(plain, path, value)
-        return Config.from_json(plain)
+        return type(preset).from_json(plain)
 
     def _confidence_kind(self) -> str | None:
         if self.multiplier is None:
@@ -120,8 +144,8 @@ def assignment(text: str) -> tuple[str, Any]:
 
 
 def override(plain: dict[str, Any], path: str, value: Any) -> None:
-    """Change one entry of settings as JSON; whether the value will do is for `Config.from_json` to say."""
-    if path == "confidence.kind":
+    """Change one entry of settings as JSON; whether the value will do is for `from_json` to say."""
+    if path == "confidence.kind" and "confidence" in plain:
         # Rules have different entries: another rule starts from its own defaults.
         require_known(path, value, CONFIDENCE)
         if value != plain["confidence"]["kind"]:
@@ -131,7 +155,7 @@ def override(plain: dict[str, Any], path: str, value: Any) -> None:
     node = plain
     for parent in parents:
         node = node.get(parent) if isinstance(node, dict) else None
-    if not isinstance(node, dict) or name not in node:
+    if not isinstance(node, dict) or (name not in node and parents != [OPEN]):
         raise ConfigError(_unknown(path, plain))
     node[name] = value
 

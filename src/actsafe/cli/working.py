@@ -5,14 +5,16 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
+from actsafe.cli.halves import HALVES
 from actsafe.cli.progress import shown
 from actsafe.cli.stopping import Stopped, StopRequests
 from actsafe.experiments import provenance
 from actsafe.experiments.folder import RunFolder
-from actsafe.experiments.runner import Trainer
+from actsafe.experiments.loggers import logging
 from actsafe.experiments.storage import StorageError
 
 
@@ -21,26 +23,38 @@ def console() -> Console:
     return Console(highlight=False, width=None if sys.stdout.isatty() else 100)
 
 
-def carry_on(folder: RunFolder, arguments: Sequence[str], *, label: str, to_go_on: str | None = None) -> None:
-    """Do what is left of a run. `arguments` are what was typed, `to_go_on` what to type after a stop."""
-    trainer = Trainer(folder)
-    with StopRequests() as requests, shown(trainer, console(), label) as display:
+def carry_on(
+    folder: RunFolder, arguments: Sequence[str], *, label: str, to_go_on: str | None = None, log: Sequence[str] = ()
+) -> None:
+    """Do what is left of a run. `arguments` are what was typed, `to_go_on` what to type after a stop.
+
+    `log` names where metrics go beside the run folder.
+    """
+    trainer = HALVES[folder.kind].trainer(folder)
+    if trainer.notice:
+        console().print(trainer.notice, markup=False, soft_wrap=True)
+    with logging(log, folder) as note, StopRequests() as requests, shown(trainer, console(), label) as display:
 
         def on_decisions(count: int) -> None:
             display.decisions(count)
             requests.check()
 
-        trainer.on_decisions, trainer.on_episode = on_decisions, display.episode
+        def on_episode(rows: list[dict[str, Any]]) -> None:
+            display.episode(rows)
+            note(rows)
+
+        trainer.on_decisions, trainer.on_episode = on_decisions, on_episode
         try:
             trainer.run(provenance.command_line(arguments))
             requests.check()
         except Stopped as stop:
-            planned = folder.config.schedule.num_episodes
+            config = folder.config
             kept = max(folder.num_committed - 1, 0)
             command = to_go_on or f"actsafe resume {shlex.quote(str(folder.path))}"
             raise Stopped(
                 stop.signal_number,
-                f"stopped: {kept} of {planned} episodes are kept in {folder.path}. Go on with: {command}",
+                f"stopped: {kept} of {config.num_units} {config.unit}s are kept in {folder.path}. "
+                f"Go on with: {command}",
             ) from None
 
 

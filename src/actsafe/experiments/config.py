@@ -1,40 +1,38 @@
 """Everything a run depends on, as one frozen value that can be written to JSON and read back."""
 
 import dataclasses
-import difflib
-import hashlib
-import json
 import math
-import sys
-import types
-import typing
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from actsafe.agents.actsafe import Agent, ObjectiveSettings
 from actsafe.agents.deciding import PlanningSettings
 from actsafe.agents.phases import Schedule
 from actsafe.agents.recipes import RECIPES
-from actsafe.experiments.errors import UserError
+from actsafe.experiments.settings import (
+    ConfigError,
+    build,
+    digest,
+    plain,
+    require_at_least,
+    require_known,
+    require_mapping,
+)
 from actsafe.models.gp.dynamics import GPSettings
-from actsafe.models.gp.fit import FitSettings
-from actsafe.objectives.pessimism import Constraint
-from actsafe.planning.icem import ICEMSettings
 from actsafe.problems import PROBLEMS, Problem
 from actsafe.safety.confidence import Calibrated, Confidence, Fixed, Theory
 
-SCHEMA_VERSION = 1
-
 CONFIDENCE: Mapping[str, type[Confidence]] = {"calibrated": Calibrated, "fixed": Fixed, "theory": Theory}
-
-
-class ConfigError(UserError, ValueError):
-    """A setting that cannot be run, with what to do about it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
     """One run: a problem, an algorithm, seeds, and every setting."""
+
+    unit: ClassVar[str] = "episode"
+    """What is computed and committed at a time."""
+    parts_kept: ClassVar[Mapping[str, int]] = {}
+    """What is committed beside the agent's state, and for how many of the newest episodes."""
 
     problem: str = "pendulum"
     algorithm: str = "actsafe"
@@ -70,9 +68,8 @@ class Config:
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value >= 0):
                 raise ConfigError(f"{name} must be a finite number of at least 0, got {value}")
-        for name, least in (("evaluate_every", 0), ("capacity_step", 1), ("decisions_per_call", 1)):
-            if getattr(self, name) < least:
-                raise ConfigError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        require_at_least(0, self, "evaluate_every")
+        require_at_least(1, self, "capacity_step", "decisions_per_call")
         problem = self.make_problem()
         if problem.is_summed:
             raise ConfigError(
@@ -104,97 +101,34 @@ class Config:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; `from_json` gives the same config back."""
-        plain = dataclasses.asdict(self)
+        content = plain(self)
         kind = next(name for name, cls in CONFIDENCE.items() if isinstance(self.confidence, cls))
-        plain["confidence"] = {"kind": kind, **plain["confidence"]}
-        return json.loads(json.dumps(plain))
+        return content | {"confidence": {"kind": kind, **content["confidence"]}}
 
     @classmethod
-    def from_json(cls, plain: Any) -> "Config":
+    def from_json(cls, content: Any) -> "Config":
         """The config that was written; an entry that is unknown or not of its kind raises `ConfigError`."""
-        _require_mapping("config", plain)
-        values = dict(plain)
+        require_mapping("config", content)
+        values = dict(content)
         confidence = values.pop("confidence", {"kind": "calibrated"})
-        _require_mapping("confidence", confidence)
+        require_mapping("confidence", confidence)
         rest = dict(confidence)
         kind = rest.pop("kind", "calibrated")
         require_known("confidence.kind", kind, CONFIDENCE)
-        values["confidence"] = _build(CONFIDENCE[kind], rest, "confidence.")
-        return _build(cls, values, "")
+        values["confidence"] = build(CONFIDENCE[kind], rest, "confidence.")
+        return build(cls, values)
+
+    @property
+    def subject(self) -> str:
+        """What is learned, in a word that can be part of a file's name."""
+        return self.problem
+
+    @property
+    def num_units(self) -> int:
+        """Episodes planned; the seed, which is committed before them as number 0, is not one."""
+        return self.schedule.num_episodes
 
     @property
     def digest(self) -> str:
         """A short hash of every setting."""
-        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:16]
-
-
-_NESTED = {
-    "schedule": Schedule,
-    "gp": GPSettings,
-    "gp.fit": FitSettings,
-    "planning": PlanningSettings,
-    "planning.search": ICEMSettings,
-    "objective": ObjectiveSettings,
-    "objective.constraint": Constraint,
-}
-
-
-def _build(cls: type, values: Any, prefix: str) -> Any:
-    _require_mapping(prefix.rstrip("."), values)
-    hints = typing.get_type_hints(cls)
-    names = [prefix + field.name for field in dataclasses.fields(cls)]
-    built = {}
-    for name, value in values.items():
-        path = f"{prefix}{name}"
-        require_known("setting", path, names)
-        if path in _NESTED:
-            built[name] = _build(_NESTED[path], value, f"{path}.")
-        elif isinstance(value, Confidence):
-            built[name] = value
-        else:
-            built[name] = _of_kind(path, value, hints[name])
-    try:
-        return cls(**built)
-    except (TypeError, ValueError) as error:
-        raise error if isinstance(error, ConfigError) else ConfigError(str(error)) from error
-
-
-def _require_mapping(name: str, value: Any) -> None:
-    if not isinstance(value, Mapping):
-        raise ConfigError(f"{name} must be an object with one entry per setting, got {value!r}")
-
-
-_KINDS: Mapping[Any, tuple[str, Any]] = {
-    type(None): ("null", lambda value: value is None),
-    bool: ("true or false", lambda value: isinstance(value, bool)),
-    int: ("a whole number", lambda value: type(value) is int),
-    float: (
-        "a finite number",
-        lambda value: type(value) in (int, float) and abs(value) <= sys.float_info.max,
-    ),
-    str: ("a text", lambda value: isinstance(value, str)),
-    tuple[int, ...]: (
-        "a list of whole numbers",
-        lambda value: isinstance(value, list | tuple) and all(type(item) is int for item in value),
-    ),
-}
-"""For every type that a setting may have: its name for people, and whether a value read from JSON is one."""
-
-
-def _of_kind(name: str, value: Any, hint: Any) -> Any:
-    """`value` as the type that the setting has, or `ConfigError`."""
-    options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    for option in options:
-        if _KINDS[option][1](value):
-            return tuple(value) if isinstance(value, list) else float(value) if option is float else value
-    raise ConfigError(f"{name} must be {' or '.join(_KINDS[option][0] for option in options)}, got {value!r}")
-
-
-def require_known(what: str, got: Any, known: Iterable[str]) -> None:
-    """Raise `ConfigError` with the nearest known name unless `got` is one of `known`."""
-    names = list(known)
-    if got in names:
-        return
-    nearest = difflib.get_close_matches(str(got), names, n=1, cutoff=0.3)
-    hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
-    raise ConfigError(f"unknown {what} {got!r}; expected one of {', '.join(names)}.{hint}")
+        return digest(self.to_json())

@@ -41,9 +41,9 @@ def command_line(arguments: Sequence[str] | None = None) -> str:
     return shlex.join([program, *shortened]).strip()
 
 
-def session(command: str, first_episode: int) -> dict[str, Any]:
-    """One stretch of work on a run: from which episode on, by which command, on which machine."""
-    return {"command": command, "machine": machine(), "first_episode": first_episode}
+def session(command: str, first: int, unit: str = "episode") -> dict[str, Any]:
+    """One stretch of work on a run: from which episode (or other unit) on, by which command, on which machine."""
+    return {"command": command, "machine": machine(), f"first_{unit}": first}
 
 
 def _cpu_model() -> str:

@@ -75,6 +75,11 @@ class Programs:
 class Trainer:
     """Carries a run from where its folder stands to its end."""
 
+    progress_unit = "decisions"
+    """What `on_decisions` counts, of one seed."""
+    notice = ""
+    """What is said before the run starts."""
+
     def __init__(
         self,
         folder: RunFolder,
@@ -90,6 +95,15 @@ class Trainer:
         self.on_decisions = on_decisions
         self.on_episode = on_episode
         self.tasks = list(self.problem.tasks)
+
+    @property
+    def progress_scale(self) -> int:
+        """Seeds, which are computed side by side."""
+        return len(self.config.seeds)
+
+    def describe(self, rows: list[dict[str, Any]]) -> str:
+        """What an episode came to, in a few words; its metrics, one row per seed."""
+        return f"cost {max(float(row['exploration_cost']) for row in rows):.3g}"
 
     @property
     def num_rows(self) -> int:

@@ -9,7 +9,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ def write_text(path: Path, text: str) -> None:
     temporary = _temporary(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _write(temporary, text.encode())
+        write_new(temporary, text.encode())
         os.replace(temporary, path)
     except OSError as error:
         _remove(temporary)
@@ -47,13 +47,17 @@ def write_json_lines(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     write_text(path, "".join(json.dumps(finite(row)) + "\n" for row in rows))
 
 
-def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
-    """Make folder `path` with these files in one step; if anything fails nothing is left of it."""
+def write_folder(path: Path, files: Mapping[str, bytes], fill: Callable[[Path], None] = lambda folder: None) -> None:
+    """Make folder `path` with these files in one step; if anything fails nothing is left of it.
+
+    `fill` puts more into the folder before it has its name; what it writes must be on the disk when it returns.
+    """
     temporary = _temporary(path)
     try:
         temporary.mkdir(parents=True)
         for name, content in files.items():
-            _write(temporary / name, content)
+            write_new(temporary / name, content)
+        fill(temporary)
         os.replace(temporary, path)
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -88,6 +92,12 @@ def bytes_to_arrays(content: bytes) -> dict[str, np.ndarray]:
 
 def sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
+
+
+def file_sha256(path: Path) -> str:
+    """The same of a file that may be larger than the memory."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def finite(value: Any) -> Any:
@@ -125,7 +135,8 @@ def _temporary(path: Path) -> Path:
     return path.with_name(f".{path.name}.{secrets.token_hex(6)}")
 
 
-def _write(path: Path, content: bytes) -> None:
+def write_new(path: Path, content: bytes) -> None:
+    """Write a file that was not there; it is on the disk afterwards. Whole or not is for the caller to see to."""
     with open(path, "xb") as file:
         file.write(content)
         file.flush()

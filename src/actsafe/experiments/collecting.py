@@ -1,0 +1,185 @@
+"""Experience, some ticks of all environments at a time: the agent's compiled decisions, and what they lead to."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
+
+from actsafe.adapters.fleet import Arrival, Fleet, ProblemFleet
+from actsafe.agents.recipes import Policy
+from actsafe.agents.vision import Filter, VisionAgent, VisionState
+from actsafe.data.replay import Rows
+
+
+class Way(NamedTuple):
+    """How decisions are made."""
+
+    policy: Policy
+    is_greedy: bool = False
+    """The policy's median instead of a draw from it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """Some ticks of every environment. What is small is on the host, observations are where they were drawn."""
+
+    observations: Callable[[], Shaped[Array, "environment time *observation"]]
+    sight: Callable[[int], Any]
+    """What the observations of a tick were drawn from."""
+    action: Float[np.ndarray, "environment time action"]
+    """What led to the row."""
+    reward: Float[np.ndarray, "environment time"]
+    costs: Float[np.ndarray, "environment time constraint"]
+    is_first: Bool[np.ndarray, "environment time"]
+    is_last: Bool[np.ndarray, "environment time"]
+
+    @property
+    def num_decisions(self) -> int:
+        """Of all environments: rows that are not the beginning of an episode."""
+        return int(np.sum(~self.is_first))
+
+    def rows(self) -> Rows:
+        """To be learned from."""
+        return Rows(self.observations(), self.action, self.reward, self.costs, self.is_first)
+
+
+@runtime_checkable
+class Collector(Protocol):
+    """Lets an agent act on environments."""
+
+    def begin(self, seed: int) -> None:
+        """From now on, new episodes of all environments, which `seed` determines."""
+        ...
+
+    def collect(self, state: VisionState, num_ticks: int, way: Way, key: PRNGKeyArray) -> Block:
+        """What so many ticks bring: each is the last decision carried out, then the next decision made."""
+        ...
+
+
+def make_collector(agent: VisionAgent, fleet: Fleet) -> Collector:
+    """Decides and simulates on the device where the environments are ours, else simulates on the host."""
+    return DeviceCollector(agent, fleet) if isinstance(fleet, ProblemFleet) else HostCollector(agent, fleet)
+
+
+def decide(
+    agent: VisionAgent,
+    fleet: Fleet,
+    state: VisionState,
+    memory: Filter,
+    arrival: Arrival,
+    key: PRNGKeyArray,
+    way: Way,
+) -> tuple[Float[Array, "environment action"], Filter, Shaped[Array, "environment *observation"]]:
+    """The next actions, what is remembered, and the observations that both rest on."""
+    observation = fleet.observe(arrival.sight)
+    is_first = jnp.asarray(arrival.is_first)
+    action, memory = agent.act(state, memory, observation, is_first, key, policy=way.policy, is_greedy=way.is_greedy)
+    return action, memory, observation
+
+
+class HostCollector:
+    """Environments on the host, decisions on the device.
+
+    A block ends with a decision. What the caller then has the device compute runs while the next block's first
+    actions are simulated.
+    """
+
+    def __init__(self, agent: VisionAgent, fleet: Fleet) -> None:
+        self._agent, self._fleet = agent, fleet
+        self._seed: int | None = None
+        self._memory, self._actions = self._at_rest()
+
+        def act(state: VisionState, memory: Filter, arrival: Arrival, key: PRNGKeyArray, tick: Any, way: Way) -> Any:
+            return decide(agent, fleet, state, memory, arrival, jax.random.fold_in(key, tick), way)
+
+        self._act = eqx.filter_jit(act)
+
+    def _at_rest(self) -> tuple[Filter, np.ndarray]:
+        num_envs = self._fleet.num_envs
+        return self._agent.begin(num_envs), np.zeros((num_envs, self._fleet.action_dim), np.float32)
+
+    def begin(self, seed: int) -> None:
+        self._seed = seed
+        self._memory, self._actions = self._at_rest()
+
+    def collect(self, state: VisionState, num_ticks: int, way: Way, key: PRNGKeyArray) -> Block:
+        arrivals, observations, led_here = [], [], []
+        for tick in range(num_ticks):
+            arrival = self._advance()
+            led_here.append(np.where(arrival.is_first[:, None], np.float32(0.0), self._actions))
+            actions, self._memory, observation = self._act(state, self._memory, arrival, key, np.int32(tick), way)
+            self._actions = np.asarray(actions)
+            arrivals.append(arrival)
+            observations.append(observation)
+        return Block(
+            lambda: _stacked(observations),
+            lambda tick: arrivals[tick].sight,
+            action=np.stack(led_here, axis=1),
+            reward=np.stack([arrival.reward for arrival in arrivals], axis=1),
+            costs=np.stack([arrival.costs for arrival in arrivals], axis=1),
+            is_first=np.stack([arrival.is_first for arrival in arrivals], axis=1),
+            is_last=np.stack([arrival.is_last for arrival in arrivals], axis=1),
+        )
+
+    def _advance(self) -> Arrival:
+        if self._seed is None:
+            return self._fleet.step(self._actions)
+        seed, self._seed = self._seed, None
+        return self._fleet.reset(seed)
+
+
+class DeviceCollector:
+    """Environments and decisions on the device: a block is one compiled call."""
+
+    def __init__(self, agent: VisionAgent, fleet: ProblemFleet) -> None:
+        self._agent, self._fleet = agent, fleet
+        self._under_way: Any = None
+        self._begin = jax.jit(fleet.begin)
+        self._play = eqx.filter_jit(self._played)
+
+    def begin(self, seed: int) -> None:
+        course, arrival = self._begin(self._fleet.streams(seed))
+        actions = jnp.zeros((self._fleet.num_envs, self._fleet.action_dim), jnp.float32)
+        self._under_way = course, arrival, self._agent.begin(self._fleet.num_envs), actions
+
+    def collect(self, state: VisionState, num_ticks: int, way: Way, key: PRNGKeyArray) -> Block:
+        self._under_way, (observations, arrivals, actions) = self._play(state, self._under_way, key, num_ticks, way)
+        reward, costs, is_first, is_last, led_here = (
+            np.moveaxis(np.asarray(field), 0, 1) for field in (*arrivals[1:], actions)
+        )
+        return Block(
+            lambda: jnp.moveaxis(observations, 0, 1),
+            lambda tick: jax.tree.map(lambda leaf: leaf[tick], arrivals.sight),
+            led_here,
+            reward,
+            costs,
+            is_first,
+            is_last,
+        )
+
+    def _played(self, state: VisionState, under_way: Any, key: PRNGKeyArray, num_ticks: int, way: Way) -> Any:
+        """What is under way after the ticks, and observations, arrivals and what led to them, time first.
+
+        Between ticks there is an arrival that was not answered yet: each tick answers it, and goes on to the next.
+        """
+
+        def tick(under_way: Any, number: Int[Array, ""]) -> Any:
+            course, arrival, memory, led_here = under_way
+            tick_key = jax.random.fold_in(key, number)
+            actions, memory, observation = decide(self._agent, self._fleet, state, memory, arrival, tick_key, way)
+            led_here = jnp.where(arrival.is_first[:, None], 0.0, led_here)
+            course, following = self._fleet.advance(course, actions)
+            return (course, following, memory, actions), (observation, arrival, led_here)
+
+        return jax.lax.scan(tick, under_way, jnp.arange(num_ticks, dtype=jnp.int32))
+
+
+@jax.jit
+def _stacked(observations: list[Array]) -> Array:
+    """(environment, time, ...)."""
+    return jnp.stack(observations, axis=1)

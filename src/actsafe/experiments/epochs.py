@@ -1,0 +1,181 @@
+"""Epochs and evaluations: the agent acts, the replay fills, the agent learns."""
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from actsafe.adapters.fleet import Fleet
+from actsafe.agents.recipes import Policy
+from actsafe.agents.vision import VisionAgent, VisionState
+from actsafe.data.replay import HostReplay, Replay, require_sound
+from actsafe.experiments.collecting import Block, Way, make_collector
+from actsafe.experiments.errors import UserError
+from actsafe.experiments.learning import Learner, added
+from actsafe.experiments.recording import Outcome, Tally
+from actsafe.experiments.settings import ConfigError
+from actsafe.experiments.vision_config import VisionConfig
+
+TRAINING, EVALUATION = 0, 1
+"""Random streams of an epoch; whoever has other uses for its agent takes later ones."""
+
+EVALUATED = Way(Policy.TASK, is_greedy=True)
+
+AnyReplay = Replay | HostReplay
+
+
+class ProblemError(UserError, RuntimeError):
+    """An environment returned something that no constrained MDP may return."""
+
+
+class Standing(NamedTuple):
+    """Where a run stands: with the replay, all that its next epoch depends on."""
+
+    agent: VisionState
+    num_steps: Any
+    """Simulator steps of all environments, evaluations aside."""
+    num_updates: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Epoch:
+    """What an epoch brought."""
+
+    standing: Standing
+    replay: AnyReplay
+    outcomes: list[Outcome]
+    learned: Mapping[str, float]
+    """What the updates reported, averaged; empty where there was none."""
+    num_steps: int
+    num_updates: int
+    seconds: float
+
+
+class Loop:
+    """An agent in its environments.
+
+    What an epoch brings depends on where the run stands, the replay, the seed and the epoch's number, and on nothing
+    else: environments begin anew, and all random numbers are derived from seed and number.
+    """
+
+    def __init__(self, config: VisionConfig, fleet: Fleet, agent: VisionAgent) -> None:
+        self.config, self.fleet, self.agent = config, fleet, agent
+        self.num_ticks = ticks_per_epoch(config, fleet)
+        self.steps_per_tick = fleet.num_envs * fleet.action_repeat
+        self.on_steps: Callable[[int], None] = lambda num_steps: None
+        self._collector = make_collector(agent, fleet)
+        self._learner = Learner(agent, max(1, self._updates_due(config.decisions_per_cycle * self.steps_per_tick)))
+
+    def ticks_of(self, num_episodes: int) -> int:
+        """Ticks in which the environments together end so many episodes that have their full length."""
+        return -(-num_episodes // self.fleet.num_envs) * (self.fleet.num_decisions + 1)
+
+    def epoch(self, number: int, standing: Standing, replay: AnyReplay) -> Epoch:
+        """One epoch of training. `standing` and `replay` are given up."""
+        started = time.perf_counter()
+        agent, num_steps, num_updates = standing.agent, int(standing.num_steps), int(standing.num_updates)
+        phase = self.config.phase(number)
+        way = Way(self.agent.recipe.policy(phase))
+        act_key, learn_key = jax.random.split(self._key(number, TRAINING))
+        tally, reported = self._tally(), None
+        num_rows = (number - 1) * self.num_ticks
+        self._collector.begin(self._seed(number, TRAINING))
+        for cycle, count in enumerate(self._cycles(self.num_ticks)):
+            with _explained(f"epoch {number}"):
+                block = self._collector.collect(agent, count, way, jax.random.fold_in(act_key, cycle))
+                rows = block.rows()
+                require_sound(rows, self.fleet.name)
+            replay = replay.append(rows)
+            tally.add(block)
+            num_rows, num_steps = num_rows + count, num_steps + block.num_decisions * self.fleet.action_repeat
+            while num_rows >= self.config.agent.sequence_length and self._is_behind(num_updates, num_steps):
+                key = jax.random.fold_in(learn_key, num_updates)
+                agent, sums = self._learner.learn(agent, replay, key, phase)
+                reported = sums if reported is None else added(reported, sums)
+                num_updates += self._learner.num_updates
+            self.on_steps(count * self.steps_per_tick)
+        after = Standing(agent, np.int32(num_steps), np.int32(num_updates))
+        num_new_steps, num_new_updates = num_steps - int(standing.num_steps), num_updates - int(standing.num_updates)
+        learned = {name: float(total) / num_new_updates for name, total in (reported or {}).items()}
+        return Epoch(
+            after,
+            replay,
+            tally.outcomes(),
+            learned,
+            num_new_steps,
+            num_new_updates,
+            seconds=time.perf_counter() - started,
+        )
+
+    def evaluate(self, agent: VisionState, num_episodes: int, *, epoch: int, stream: int = EVALUATION) -> list[Outcome]:
+        """Episodes of the task's policy at its median, from which nothing is learned."""
+        tally = self._tally()
+        for block in self.rollout(agent, self.ticks_of(num_episodes), epoch=epoch, stream=stream):
+            tally.add(block)
+        # As many of each environment: otherwise those that end early would have more of a say.
+        per_env = -(-num_episodes // self.fleet.num_envs)
+        chosen = [ended[n] for n in range(per_env) for ended in tally.ended if n < len(ended)]
+        return chosen[:num_episodes]
+
+    def rollout(self, agent: VisionState, num_ticks: int, *, epoch: int, stream: int) -> Iterator[Block]:
+        """Blocks of ticks under the task's policy at its median; `epoch` and `stream` choose the random numbers."""
+        key = self._key(epoch, stream)
+        self._collector.begin(self._seed(epoch, stream))
+        for cycle, count in enumerate(self._cycles(num_ticks)):
+            with _explained(f"the evaluation after epoch {epoch}"):
+                block = self._collector.collect(agent, count, EVALUATED, jax.random.fold_in(key, cycle))
+            self.on_steps(count * self.steps_per_tick)
+            yield block
+
+    def _cycles(self, num_ticks: int) -> Iterator[int]:
+        """Ticks of each cycle; the last is short if it must be."""
+        for start in range(0, num_ticks, self.config.decisions_per_cycle):
+            yield min(self.config.decisions_per_cycle, num_ticks - start)
+
+    def _updates_due(self, num_steps: int) -> int:
+        return num_steps * self.config.updates_per_1000_steps // 1000
+
+    def _is_behind(self, num_updates: int, num_steps: int) -> bool:
+        """Whether a call's worth of updates is due: what is short of that waits for the next cycle."""
+        return num_updates + self._learner.num_updates <= self._updates_due(num_steps)
+
+    def _tally(self) -> Tally:
+        return Tally(self.fleet.num_envs, len(self.fleet.cost_names))
+
+    def _key(self, epoch: int, stream: int) -> Any:
+        return jax.random.fold_in(jax.random.fold_in(jax.random.key(self.config.seed), epoch), stream)
+
+    def _seed(self, epoch: int, stream: int) -> int:
+        """For the environments."""
+        return int(np.random.SeedSequence((self.config.seed, epoch, stream)).generate_state(1)[0])
+
+
+def ticks_per_epoch(config: VisionConfig, fleet: Fleet) -> int:
+    """Rows that every environment has in an epoch: its decisions, and the beginnings of its episodes.
+
+    Where episodes end early there are more beginnings and so fewer decisions than `steps_per_epoch` says.
+    """
+    whole = fleet.num_envs * fleet.num_decisions * fleet.action_repeat
+    if config.steps_per_epoch % whole:
+        raise ConfigError(
+            f"steps_per_epoch must be a multiple of {whole}, so that episodes end with the epoch ({fleet.num_envs} "
+            f"environments, {fleet.num_decisions} decisions of {fleet.action_repeat} steps each), "
+            f"got {config.steps_per_epoch}"
+        )
+    return config.steps_per_epoch // whole * (fleet.num_decisions + 1)
+
+
+@contextlib.contextmanager
+def _explained(when: str) -> Iterator[None]:
+    """A context in which what environments raise becomes a `ProblemError`."""
+    try:
+        yield
+    except ValueError as error:
+        raise ProblemError(
+            f"in {when}: {error} Nothing of this epoch was recorded, and the epochs before it are kept; once the cause "
+            "is mended, resume the run"
+        ) from error

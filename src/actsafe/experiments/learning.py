@@ -1,0 +1,66 @@
+"""Many updates in one compiled call, on windows drawn from a replay of either kind."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from actsafe.agents.phases import Phase
+from actsafe.agents.vision import VisionAgent, VisionState
+from actsafe.data.replay import HostReplay, Replay
+
+Sums = Mapping[str, Float[Array, ""]]
+"""What updates reported, added up."""
+
+
+class Learner:
+    """Updates of an agent, always `num_updates` of them in a call, which is what the program is compiled for.
+
+    The state that is handed in is given up: its memory goes to the new one. No call waits for the device.
+    """
+
+    def __init__(self, agent: VisionAgent, num_updates: int) -> None:
+        self._agent, self.num_updates = agent, num_updates
+        self._from_device = eqx.filter_jit(self._learn_from_device, donate="all-except-first")
+        self._from_host = eqx.filter_jit(self._learn_from_host, donate="all-except-first")
+
+    def learn(
+        self, state: VisionState, replay: Replay | HostReplay, key: PRNGKeyArray, phase: Phase
+    ) -> tuple[VisionState, Sums]:
+        """The agent after `num_updates` updates, and the sums of what they reported."""
+        # During the warm-up the same is learned as during the expansion, by the same program.
+        phase = Phase.EXPANSION if phase is Phase.WARM_UP else phase
+        sample_key, update_key = jax.random.split(key)
+        if isinstance(replay, Replay):
+            return self._from_device((replay, sample_key, update_key, phase), state)
+        settings = self._agent.settings
+        rows = replay.sample_many(sample_key, self.num_updates, settings.batch_size, settings.sequence_length)
+        return self._from_host((rows, update_key, phase), state)
+
+    def _learn_from_device(self, source: Any, state: VisionState) -> tuple[VisionState, Sums]:
+        replay, sample_key, update_key, phase = source
+        settings = self._agent.settings
+
+        def sample(key: PRNGKeyArray) -> Any:
+            return replay.sample(key, settings.batch_size, settings.sequence_length)
+
+        # With these keys `sample_many` would draw the same: both kinds of replay give the same batches.
+        return self._scan(state, sample, jax.random.split(sample_key, self.num_updates), update_key, phase)
+
+    def _learn_from_host(self, source: Any, state: VisionState) -> tuple[VisionState, Sums]:
+        rows, update_key, phase = source
+        return self._scan(state, lambda drawn: drawn, rows, update_key, phase)
+
+    def _scan(self, state: VisionState, sample: Any, draws: Any, key: PRNGKeyArray, phase: Phase) -> Any:
+        keys = jax.random.split(key, self.num_updates)
+        state, reported = self._agent.learn(state, sample, draws, keys, phase)
+        return state, jax.tree.map(lambda values: jnp.sum(values, axis=0).astype(jnp.float32), reported)
+
+
+@jax.jit
+def added(first: Sums, second: Sums) -> Sums:
+    """The sums of two lots of updates together."""
+    return jax.tree.map(jnp.add, first, second)
