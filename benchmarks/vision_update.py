@@ -12,6 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from operations import count
 from timing import arguments, compile_ahead, emit, machine, measure, progress
 
 from actsafe.actor_critic.learning import ActorCriticSettings
@@ -33,7 +34,7 @@ METHOD = {
     "parts": "each part alone, forward and backward, in a loop of its own whose steps depend on each other; parts "
     "overlap and share work in an update, so that they need not add up",
     "act": "VisionAgent.act for 10 environments with 64 x 64 pixels from host memory to actions in host memory",
-    "floor": "floating-point operations that XLA counts in the compiled update, at the device's peak for bfloat16",
+    "floor": "floating-point operations of all products and convolutions in the update, at the device's bfloat16 peak",
     "reference": "the update with every loop rolled up (unroll 1), in the same run; the released code's times are "
     "quoted from the project's measurements on the same kind of card, not run here",
 }
@@ -72,8 +73,8 @@ def main() -> None:
         "act_ms": act["median_ms"],
         "parts_ms": part_times(agent, state, replay, options) if options.parts else None,
         "details": {"updates": updates, "act": act, "rolled": rolled},
-        "floor_ms": None if peak is None else {name: 1e3 * flop / peak for name, flop in flops.items() if flop},
-        "gflop_per_update": {name: flop / 1e9 for name, flop in flops.items() if flop},
+        "floor_ms": None if peak is None else {name: 1e3 * flop / peak for name, flop in flops.items()},
+        "gflop_per_update": {name: flop / 1e9 for name, flop in flops.items()},
         "peak_memory_bytes": (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use"),
         **QUOTED,
     }
@@ -90,7 +91,6 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--envs", type=int, default=10)
     parser.add_argument("--rolled", action="store_true", help="also with rolled loops, as a reference")
     parser.add_argument("--parts", action="store_true", help="also every part alone")
-    parser.add_argument("--dump", help="write the compiled exploitation update's text to this file")
     options = parser.parse_args()
     options.size = 64
     if options.quick:
@@ -140,8 +140,8 @@ def make_replay(agent: VisionAgent, options: argparse.Namespace) -> Replay:
 
 def update_time(
     agent: VisionAgent, state: VisionState, replay: Replay, phase: Phase, options: argparse.Namespace
-) -> tuple[dict[str, float], float | None]:
-    """Times of an update in this phase, and the floating-point operations that XLA counts in one."""
+) -> tuple[dict[str, float], float]:
+    """Times of an update in this phase, and the floating-point operations of its products."""
     batch, length = agent.settings.batch_size, agent.settings.sequence_length
 
     def learn(state: VisionState, replay: Replay, keys: Any) -> Any:
@@ -152,12 +152,7 @@ def update_time(
     times = measure(learn, state, replay, keys, repeats=options.repeats)
     times["ms_per_update"] = times["median_ms"] / options.updates
     progress(f"  {times['ms_per_update']:.3f} ms an update")
-    one = jax.jit(learn).lower(state, replay, keys[:1]).compile()
-    if options.dump and phase is Phase.EXPLOITATION:
-        with open(options.dump, "w", encoding="utf-8") as file:
-            file.write(one.as_text())
-    costs = one.cost_analysis() or {}
-    return times, costs.get("flops")
+    return times, count(learn, state, replay, keys) / options.updates
 
 
 def act_time(agent: VisionAgent, state: VisionState, options: argparse.Namespace) -> dict[str, float]:
