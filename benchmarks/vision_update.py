@@ -53,7 +53,7 @@ def main() -> None:
     for phase in (Phase.EXPANSION, Phase.EXPLOITATION):
         updates[phase.value], flops[phase.value] = update_time(agent, state, replay, phase, options)
     rolled = None
-    if options.rolled:
+    if options.rolled and options.unroll > 1:
         again = make_agent(options, 1)
         rolled = {
             phase.value: update_time(again, state, replay, phase, options)[0]
@@ -89,7 +89,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--members", type=int, default=5)
     parser.add_argument("--updates", type=int, default=20, help="updates in one call")
     parser.add_argument("--envs", type=int, default=10)
-    parser.add_argument("--rolled", action="store_true", help="also with rolled loops, as a reference")
+    parser.add_argument("--rolled", action="store_true", help="also with rolled loops, as a reference for --unroll")
     parser.add_argument("--parts", action="store_true", help="also every part alone")
     options = parser.parse_args()
     options.size = 64

@@ -17,9 +17,6 @@ from actsafe.render.mujoco import scene_of, viewer_of
 from actsafe.render.raycast import SAMPLES, render
 
 CAMERA = "vision"
-NUM_THREADS = {"Point": 1, "Doggo": None}
-"""Where None means all cores. Physics of a Point take 45 us a simulator step, too little to be handed to a thread that
-then waits for Python's lock; a Doggo's take ten times that."""
 
 
 class SafetyGymFleet(Fleet):
@@ -40,10 +37,7 @@ class SafetyGymFleet(Fleet):
         num_threads: int | None = None,
         **settings: Any,
     ):
-        """`settings` are those of `SafetyGymSettings`: robot, task, action_repeat, budget, ...
-
-        Without `num_threads` there are as many as are the fastest for the robot.
-        """
+        """`settings` are those of `SafetyGymSettings`: robot, task, action_repeat, ...; threads are as in `Batch`."""
         self.settings = SafetyGymSettings(**settings)
         self._is_pixels = known("observation", observation, ("pixels", "state")) == "pixels"
         size = checked_number("image_size", image_size, at_least=1.0, is_whole=True)
@@ -56,7 +50,7 @@ class SafetyGymFleet(Fleet):
         self.cost_names, self.budgets = ("cost",), (float(self.settings.budget),)
         self.action_repeat = self.settings.action_repeat
         self.num_decisions = -(-self.settings.episode_length // self.action_repeat)
-        self._batch = Batch(self.settings, num_envs, num_threads or NUM_THREADS[self.settings.robot])
+        self._batch = Batch(self.settings, num_envs, num_threads)
         model = self._batch.simulations[0].model
         self._scene, self._num_samples = scene_of(model), num_samples
         self._camera, viewer = model.camera(CAMERA).id, viewer_of(model)

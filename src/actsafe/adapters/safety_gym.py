@@ -13,6 +13,7 @@ from actsafe.adapters.camera import Camera
 from actsafe.adapters.checks import check_action, copy_seeds, refuse_options
 from actsafe.problems.checking import checked_number, known
 from actsafe.problems.safety_gym import COST_SOURCES, Batch, SafetyGymSettings, StepResult
+from actsafe.problems.safety_gym.batch import num_cores
 from actsafe.problems.safety_gym.observation import num_features
 
 Frame = npt.NDArray[np.uint8]
@@ -48,7 +49,7 @@ class _Stage:
         self.settings = SafetyGymSettings(**settings)
         self.batch = Batch(self.settings, num_simulations, num_threads)
         model = self.batch.simulations[0].model
-        threads = self.batch.num_threads
+        threads = num_threads or min(num_cores(), num_simulations)
         self.eye = Camera(model, "vision", size, num_samples, renderer, threads)
         self.picture = Camera(model, render_camera, large, 4, renderer, threads)
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (self.settings.body.num_actions,), np.float32)

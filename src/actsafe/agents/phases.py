@@ -1,4 +1,4 @@
-"""What an agent is after, and when: seed, expansion, exploitation. The one place where phase lengths live."""
+"""What an agent is after, and when: seed or warm-up, expansion, exploitation. Here alone phase lengths live."""
 
 import dataclasses
 import enum

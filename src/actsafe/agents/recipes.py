@@ -5,10 +5,14 @@ import enum
 from collections.abc import Callable, Mapping
 
 from actsafe.agents.phases import Phase
-from actsafe.constrained.augmented_lagrangian import AugmentedLagrangian
 from actsafe.constrained.base import ConstrainedStep
-from actsafe.constrained.lbsgd import LBSGD, StrictLBSGD
-from actsafe.constrained.unconstrained import Unconstrained
+from actsafe.constrained.settings import (
+    StepSettings,
+    augmented_lagrangian,
+    lbsgd,
+    strict_lbsgd,
+    unconstrained,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,8 +66,8 @@ class VisionRecipe:
     """For people."""
     expansion: Policy
     """Who acts in the expansion phase."""
-    step: Callable[[], ConstrainedStep]
-    """How the actors keep to the budgets."""
+    step: Callable[[StepSettings, float], ConstrainedStep]
+    """How the actors keep to the budgets, given the settings of all ways to and the actors' learning rate."""
     is_pessimistic: bool = True
     """Whether doubt is charged as a cost."""
     is_optimistic: bool = False
@@ -80,14 +84,14 @@ class VisionRecipe:
 
 
 VISION_ROWS = (
-    VisionRecipe("actsafe", "ActSafe", Policy.EXPLORATION, LBSGD),
-    VisionRecipe("actsafe_strict", "ActSafe, strict LBSGD", Policy.EXPLORATION, StrictLBSGD),
-    VisionRecipe("actsafe_lagrangian", "ActSafe[Lagrangian]", Policy.EXPLORATION, AugmentedLagrangian),
-    VisionRecipe("no_pessimism", "No pessimism", Policy.EXPLORATION, LBSGD, is_pessimistic=False),
-    VisionRecipe("opax", "OPAX", Policy.EXPLORATION, Unconstrained),
-    VisionRecipe("greedy", "Greedy", Policy.TASK, LBSGD),
-    VisionRecipe("uniform", "Uniform", Policy.UNIFORM, LBSGD),
-    VisionRecipe("optimistic", "Optimistic", Policy.TASK, LBSGD, is_optimistic=True),
+    VisionRecipe("actsafe", "ActSafe", Policy.EXPLORATION, lbsgd),
+    VisionRecipe("actsafe_strict", "ActSafe, strict LBSGD", Policy.EXPLORATION, strict_lbsgd),
+    VisionRecipe("actsafe_lagrangian", "ActSafe[Lagrangian]", Policy.EXPLORATION, augmented_lagrangian),
+    VisionRecipe("no_pessimism", "No pessimism", Policy.EXPLORATION, lbsgd, is_pessimistic=False),
+    VisionRecipe("opax", "OPAX", Policy.EXPLORATION, unconstrained),
+    VisionRecipe("greedy", "Greedy", Policy.TASK, lbsgd),
+    VisionRecipe("uniform", "Uniform", Policy.UNIFORM, lbsgd),
+    VisionRecipe("optimistic", "Optimistic", Policy.TASK, lbsgd, is_optimistic=True),
 )
 
 VISION_RECIPES: Mapping[str, VisionRecipe] = {row.name: row for row in VISION_ROWS}

@@ -22,6 +22,7 @@ from actsafe.agents.phases import Phase
 from actsafe.agents.recipes import Policy, VisionRecipe
 from actsafe.constrained.descent import begin, descend, flat
 from actsafe.constrained.optimisers import clipped_adam
+from actsafe.constrained.settings import StepSettings
 from actsafe.data.rows import Rows
 from actsafe.models.networks import cast
 from actsafe.models.rssm.cell import State
@@ -36,11 +37,13 @@ PRECISIONS = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
 
 @dataclasses.dataclass(frozen=True)
 class VisionSettings:
-    """Everything that the agent's learning depends on; the defaults are the paper's."""
+    """Everything that the agent's learning depends on. Sizes and rates are the paper's; how doubt is weighed is for
+    the task, and the presets say it."""
 
     model: WorldModelSettings = dataclasses.field(default_factory=WorldModelSettings)
     actor_critic: ActorCriticSettings = dataclasses.field(default_factory=ActorCriticSettings)
     doubt: DoubtSettings = dataclasses.field(default_factory=DoubtSettings)
+    step: StepSettings = dataclasses.field(default_factory=StepSettings)
     batch_size: int = 16
     """Sequences in a batch."""
     sequence_length: int = 50
@@ -127,7 +130,7 @@ class VisionAgent:
         """What improves actor-critics."""
         return Learner(
             self.settings.actor_critic,
-            self.recipe.step(),
+            self.recipe.step(self.settings.step, self.settings.actor_critic.actor_rate),
             self.settings.doubt.measure(),
             self.planner_budgets,
             is_doubt_differentiated=self.settings.doubt.is_intrinsic_differentiated,
@@ -154,9 +157,10 @@ class VisionAgent:
         num_features = settings.model.deterministic + settings.model.stochastic
         keys = jax.random.split(actor_key, 2)[: 1 + self.recipe.explores]
         actor_critics = eqx.filter_vmap(lambda k: self.learner.init(num_features, here.action_dim, k))(keys)
-        zero = jnp.zeros((), jnp.int32)
         starts = self.begin(settings.batch_size * settings.sequence_length).state
-        return VisionState(model, begin(self._model_optimiser, model), actor_critics, starts, zero, zero)
+        # Arrays of their own: a program that takes the state over takes each only once.
+        counts = (jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
+        return VisionState(model, begin(self._model_optimiser, model), actor_critics, starts, *counts)
 
     def learn(
         self,

@@ -53,7 +53,7 @@ class VisionConfig:
     """Decisions of every environment between two stretches of learning."""
     updates_per_1000_steps: int = 100
     replay_capacity: int = 500_000
-    """Decisions, of all environments together, that are kept to learn from."""
+    """Rows, of all environments together, that are kept to learn from: a decision each, or an episode's beginning."""
     evaluate_every: int = 5
     """Episodes of the task's policy without exploration after each so many epochs and the last; 0 for never."""
     evaluation_episodes: int = 50

@@ -65,7 +65,7 @@ class DoubtSettings:
     """The intrinsic reward is this times the doubt."""
     pessimism: float = 1e-3
     """λ: every cost is charged this times the doubt in addition."""
-    optimism: float = 0.0
+    optimism: float = 1.0
     """Every reward gets this times the doubt in addition, where a recipe is optimistic."""
     is_outcome_averaged: bool = False
     """Whether imagined rewards and costs are means over what all members expect (the released code), or those of the

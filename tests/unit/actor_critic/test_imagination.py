@@ -84,7 +84,7 @@ def plainly(learner, model, critics, start, noise, actor):
     return jnp.stack([-jnp.mean(weights * of_reward), jnp.mean(of_cost)])
 
 
-@pytest.mark.parametrize(("is_averaged", "is_differentiated"), [(False, False), (True, True)])
+@pytest.mark.parametrize(("is_averaged", "is_differentiated"), [(False, False), (True, False), (False, True)])
 def test_actor_gradients_equal_plain_differentiation(is_averaged, is_differentiated, key):
     model = make_model(key)
     learner = Learner(

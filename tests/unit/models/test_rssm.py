@@ -12,6 +12,8 @@ import pytest
 from actsafe.data.rows import Rows
 from actsafe.models.networks import cast, elu
 from actsafe.models.rssm import cell as cells
+from actsafe.models.rssm import decoder as decoders
+from actsafe.models.rssm import encoder as encoders
 from actsafe.models.rssm.cell import Cell, Gaussian, State
 from actsafe.models.rssm.decoder import Upsampling, kernel_sizes
 from actsafe.models.rssm.elbo import balanced_kl, kl_divergence, squared_error
@@ -91,8 +93,15 @@ def test_elu_and_its_slope_are_jaxs():
     np.testing.assert_allclose(jax.vmap(jax.grad(elu))(x), jax.vmap(jax.grad(jax.nn.elu))(x), rtol=1e-6)
 
 
+@pytest.fixture(params=[True, False], ids=["products", "convolutions"])
+def either_way(request, monkeypatch):
+    """Both forms of the layers, whichever this device prefers."""
+    for module in (encoders, decoders):
+        monkeypatch.setattr(module, "prefers_products", lambda: request.param)
+
+
 @pytest.mark.parametrize(("size", "side"), [(5, 5), (6, 4)])
-def test_upsample_is_a_transposed_convolution(size, side, key):
+def test_upsample_is_a_transposed_convolution(size, side, key, either_way):
     x_key, kernel_key = jax.random.split(key)
     x = jax.random.normal(x_key, (2, side, side, 3))
     kernel = jax.random.normal(kernel_key, (size, size, 3, 2))
@@ -104,10 +113,10 @@ def test_upsample_is_a_transposed_convolution(size, side, key):
     np.testing.assert_allclose(Upsampling(kernel, jnp.array([1.0, 2.0]))(x), expected + np.array([1.0, 2.0]), rtol=1e-4)
 
 
-@pytest.mark.parametrize("image_size", [16, 32])
-def test_encoder_is_equinoxs_convolutions(image_size, key):
-    encoder = ImageEncoder.create(image_size, 3, 4, key)
-    images = jax.random.randint(key, (2, image_size, image_size, 3), 0, 256).astype(jnp.uint8)
+def test_encoder_is_equinoxs_convolutions(key, either_way):
+    """32 pixels: 32 -> 15 -> 6 -> 2, an odd side among them; the second layer has more than a few channels."""
+    encoder = ImageEncoder.create(32, 3, 12, key)
+    images = jax.random.randint(key, (2, 32, 32, 3), 0, 256).astype(jnp.uint8)
     x = jnp.moveaxis(images.astype(jnp.float32) / 255.0 - 0.5, 3, 1)
     for number, ours in enumerate(encoder.layers):
         layer = eqx.nn.Conv2d(ours.kernel.shape[2], ours.kernel.shape[3], 4, stride=2, key=key)
