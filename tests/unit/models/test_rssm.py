@@ -18,6 +18,7 @@ from actsafe.models.rssm.cell import Cell, Gaussian, State
 from actsafe.models.rssm.decoder import Upsampling, kernel_sizes
 from actsafe.models.rssm.elbo import balanced_kl, kl_divergence, squared_error
 from actsafe.models.rssm.encoder import ImageEncoder
+from actsafe.models.rssm.gru import gru
 from actsafe.models.rssm.world_model import WorldModel, WorldModelSettings, elbo_loss, predict_video
 from actsafe.objectives.doubt import Disagreement, EpistemicNorm
 
@@ -126,6 +127,31 @@ def test_encoder_is_equinoxs_convolutions(key, either_way):
     expected = jnp.moveaxis(x, 1, 3).reshape(2, -1)
     assert encoder.embedding_size == expected.shape[1]
     np.testing.assert_allclose(encoder(images), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_error_of_folded_images_is_that_of_images(key):
+    decoder = decoders.ImageDecoder.create(5, 16, 3, 2, 8, key)
+    features = jax.random.normal(key, (3, 5), jnp.float32)
+    images = jax.random.randint(key, (3, 16, 16, 3), 0, 256).astype(jnp.uint8)
+    expected = 0.5 * jnp.sum((decoder(features) - (images / 255.0 - 0.5)) ** 2, axis=(1, 2, 3))
+    np.testing.assert_allclose(decoder.error(features, images), expected, rtol=1e-5)
+
+
+def test_gru_has_the_gradient_of_its_equation(key):
+    x, h, previous, weight = (
+        jax.random.normal(k, (4, size)) for k, size in zip(jax.random.split(key, 4), (9, 9, 3, 3), strict=True)
+    )
+
+    def plain(x, h, previous):
+        r, z = jax.nn.sigmoid(x[:, :3] + h[:, :3]), jax.nn.sigmoid(x[:, 3:6] + h[:, 3:6])
+        n = jnp.tanh(x[:, 6:] + r * h[:, 6:])
+        return (1 - z) * n + z * previous
+
+    expected = jax.grad(lambda *args: jnp.sum(weight * plain(*args)), argnums=(0, 1, 2))(x, h, previous)
+    ours = jax.grad(lambda *args: jnp.sum(weight * gru(*args)), argnums=(0, 1, 2))(x, h, previous)
+    np.testing.assert_allclose(gru(x, h, previous), plain(x, h, previous), rtol=1e-5, atol=1e-6)
+    for a, b in zip(ours, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
 
 def test_kernels_lead_to_the_image():

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from actsafe.models.networks import Dense, elu, shifted
+from actsafe.models.rssm.gru import gated, gru
 from actsafe.models.rssm.hoisting import Layers, hoisted_scan
 
 MIN_STD = 0.1
@@ -150,12 +151,9 @@ class Cell(eqx.Module):
         priors, dtype = self.priors, self.priors.entry.weight.dtype
         step = jnp.concatenate([state.stochastic, action], axis=-1).astype(dtype)
         previous = state.deterministic.astype(dtype)
-        x = priors.gates_from_entry(elu(priors.entry(step))).astype(jnp.float32)
-        h = (previous @ priors.gates_from_state).astype(jnp.float32)
-        size = self.deterministic_size
-        both = x[..., : 2 * size] + h[..., : 2 * size]
-        kept = shifted(h[..., 2 * size :], priors.candidate_bias.astype(jnp.float32))
-        deterministic = _gru(both, x[..., 2 * size :], kept, previous).astype(dtype)
+        x = priors.gates_from_entry(elu(priors.entry(step)))
+        bias = jnp.pad(priors.candidate_bias, ((0, 0), (2 * self.deterministic_size, 0)))
+        deterministic = gru(x, shifted(previous @ priors.gates_from_state, bias), previous)
         return deterministic, self.prior(deterministic)
 
     def prior(self, deterministic: Float[Array, "member row deterministic"]) -> Gaussian:
@@ -208,7 +206,7 @@ class Cell(eqx.Module):
             entered = elu(layers("entry", stochastic) + push)
             gates = shifted(layers("gates", jnp.concatenate([entered, previous], axis=-1)), gate_bias)
             both, from_entry, from_state = jnp.split(gates.astype(jnp.float32), _gate_ends(previous.shape[-1]), axis=-1)
-            deterministic = _gru(both, from_entry, from_state, previous).astype(dtype)
+            deterministic = gated(both, from_entry, from_state, previous).astype(dtype)
             hidden = elu(layers("posterior", deterministic) + informed)
             outputs = shifted(layers("out", hidden), out_bias)
             stochastic = Gaussian.of(outputs).sample(noise).astype(dtype)
@@ -239,18 +237,6 @@ class Cell(eqx.Module):
         """The observation's part of the posterior's hidden layer, and the layer's bias."""
         layer = self.posterior.hidden
         return shifted(embedding @ layer.weight[self.deterministic_size :], layer.bias)
-
-
-def _gru(
-    reset_and_update: Float[Array, "*members row both"],
-    from_entry: Float[Array, "*members row deterministic"],
-    from_state: Float[Array, "*members row deterministic"],
-    previous: Float[Array, "*members row deterministic"],
-) -> Float[Array, "*members row deterministic"]:
-    """h' = n + z (h − n),  n = tanh(n_x + r n_h); r and z are sigmoids of their inputs."""
-    reset, update = jnp.split(jax.nn.sigmoid(reset_and_update), 2, axis=-1)
-    candidate = jnp.tanh(from_entry + reset * from_state)
-    return candidate + update * (previous - candidate)
 
 
 def _joined_gates(priors: Priors) -> Dense:

@@ -15,7 +15,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from actsafe.models.networks import MLP, Dense, elu, shifted
-from actsafe.models.rssm.encoder import LAYOUT, centred, prefers_products, squashed, unfold
+from actsafe.models.rssm.elbo import squared_error
+from actsafe.models.rssm.encoder import LAYOUT, centred, fold, prefers_products, squashed, unfold
 
 TAPS = 3
 """Input pixels that an output pixel sees along an axis, with a kernel of up to 6 and a stride of 2."""
@@ -31,6 +32,10 @@ class Decoder(eqx.Module):
     @abc.abstractmethod
     def target(self, observations: Array) -> Array:
         """What the decoder should have said."""
+
+    def error(self, features: Float[Array, "row feature"], observations: Array) -> Float[Array, " row"]:
+        """−log likelihood of every observation, up to a constant: see `squared_error`."""
+        return squared_error(self(features), self.target(observations))
 
 
 class Upsampling(eqx.Module):
@@ -57,14 +62,18 @@ class Upsampling(eqx.Module):
 
     def __call__(self, x: Float[Array, "row height width in"]) -> Float[Array, "row higher wider out"]:
         """2 · height − 2 + size pixels a side."""
+        sides = [2 * side - 2 + self.kernel.shape[0] for side in x.shape[1:3]]
+        return unfold(self.folded(x))[:, : sides[0], : sides[1]]
+
+    def folded(self, x: Float[Array, "row height width in"]) -> Float[Array, "row halfway halfway_across outs"]:
+        """The same, with every 2 x 2 pixels as the channels of one; a kernel of 5 leaves a last row and column over."""
         size, _, num_in, num_out = self.kernel.shape
         whole = jnp.pad(self.kernel, ((0, 2 * TAPS - size), (0, 2 * TAPS - size), (0, 0), (0, 0)))
         # kernel[2m + p, 2n + q] meets window entry (2 - m, 2 - n) and makes output (p, q).
         split = whole.reshape(TAPS, 2, TAPS, 2, num_in, num_out)[::-1, :, ::-1]
         taps = split.transpose(0, 2, 4, 1, 3, 5).reshape(TAPS, TAPS, num_in, 4 * num_out)
-        y = unfold(_windowed_product(x, taps) if prefers_products() else _convolution(x, taps))
-        sides = [2 * side - 2 + size for side in x.shape[1:3]]
-        return shifted(y[:, : sides[0], : sides[1]], self.bias)
+        y = _windowed_product(x, taps) if prefers_products() else _convolution(x, taps)
+        return shifted(y, jnp.tile(self.bias, 4))
 
 
 def _windowed_product(x: Array, taps: Array) -> Array:
@@ -103,10 +112,17 @@ class ImageDecoder(Decoder):
         return cls(Dense.create(num_features, width, entry_key), layers)
 
     def __call__(self, features: Float[Array, "row feature"]) -> Float[Array, "row height width channel"]:
+        return self.layers[-1](self._before_last(features))
+
+    def error(self, features: Float[Array, "row feature"], observations: Array) -> Float[Array, " row"]:
+        """The same as that of unfolded images, which need not be made: folding what was seen is cheaper."""
+        return squared_error(self.layers[-1].folded(self._before_last(features)), fold(self.target(observations)))
+
+    def _before_last(self, features: Float[Array, "row feature"]) -> Float[Array, "row height width channel"]:
         x = self.layers[0].from_pixel(self.entry(features.astype(self.entry.weight.dtype)))
-        for layer in self.layers[1:]:
+        for layer in self.layers[1:-1]:
             x = layer(elu(x))
-        return x
+        return elu(x)
 
     def target(self, observations: Array) -> Float[Array, "row height width channel"]:
         return centred(observations)
@@ -130,7 +146,7 @@ def kernel_sizes(image_size: int) -> tuple[int, ...]:
     while side > 1:
         sizes.append(6 if side % 2 == 0 else 5)
         side = (side - sizes[-1]) // 2 + 1
-    if side != 1 or not sizes:
+    if side != 1 or len(sizes) < 2 or sizes[0] % 2:
         raise ValueError(
             f"image_size: no kernels of 5 and 6 lead from one pixel to {image_size}; 16, 32, 64, 128 and 256 do"
         )

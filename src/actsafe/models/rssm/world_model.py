@@ -161,7 +161,7 @@ def elbo_loss(
     filtered = model.observe(rows, key, unroll=unroll)
     features = filtered.state.features.reshape(rows.is_first.size, -1)
     observations = jnp.asarray(rows.observation).reshape(-1, *rows.observation.shape[2:])
-    observation_loss = jnp.mean(squared_error(model.decoder(features), model.decoder.target(observations)))
+    observation_loss = jnp.mean(model.decoder.error(features, observations))
     outcome = model.outcome(features)
     counts = 1.0 - rows.is_first.ravel().astype(jnp.float32)
     num_counted = jnp.maximum(jnp.sum(counts), 1.0)
