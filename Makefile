@@ -24,7 +24,7 @@ demo: $(VENV)/.installed-runtime
 	$(VENV)/bin/actsafe demo
 
 test: $(VENV)/.installed-test
-	$(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile
+	$(VENV)/bin/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 lint: $(VENV)/.installed-lint
 	$(VENV)/bin/ruff check

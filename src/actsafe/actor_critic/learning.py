@@ -53,6 +53,10 @@ class ActorCriticSettings:
                 raise ValueError(f"actor_critic.{name} must be positive, got {getattr(self, name)}")
 
 
+OUTPUT = 2
+"""The axis of cotangents, one for the loss and one for each cost return: after those of time and rows, with which it
+makes the rows of larger products. In front it would have to be moved for each."""
+
 Weight = Float[Array, ""] | float
 
 
@@ -170,7 +174,7 @@ class Learner:
 
     def _imagine(
         self, actor: Actor, critics: MLP, model: WorldModel, start: State, noise: DreamNoise, aim: Aim
-    ) -> tuple["Imagined", Float[Array, "output time row action"]]:
+    ) -> tuple["Imagined", Float[Array, "time row output action"]]:
         """What dreams say of the actor, and how the loss and each cost return change with every dreamt action.
 
         Backwards in three parts: from the outputs to the dream and to the doubt, which takes asking all members;
@@ -185,12 +189,12 @@ class Learner:
             lambda *parts: self._evaluate(critics, model, aim, *parts), dreamt, doubt, everyone, has_aux=True
         )
         each = jnp.eye(outputs.size, dtype=outputs.dtype)
-        d_dream, d_doubt, d_everyone = jax.vmap(to_parts)(each)
+        d_dream, d_doubt, d_everyone = jax.vmap(to_parts, out_axes=(OUTPUT, OUTPUT, OUTPUT + 1))(each)
         followers = 0 if self.is_doubt_differentiated or self.is_outcome_averaged else 1
-        asked = jax.tree.map(lambda leaf: leaf[followers:], (d_doubt, d_everyone))
-        (through_doubt,) = jax.vmap(to_dream)(asked)
-        d_dream = jax.tree.map(lambda whole, part: whole.at[followers:].add(part), d_dream, through_doubt)
-        (wishes,) = jax.vmap(to_pushes)(d_dream)
+        asked = (d_doubt[:, :, followers:], jax.tree.map(lambda leaf: leaf[:, :, :, followers:], d_everyone))
+        (through_doubt,) = jax.vmap(to_dream, in_axes=((OUTPUT, OUTPUT + 1),), out_axes=OUTPUT)(asked)
+        d_dream = jax.tree.map(lambda whole, part: whole.at[:, :, followers:].add(part), d_dream, through_doubt)
+        (wishes,) = jax.vmap(to_pushes, in_axes=OUTPUT, out_axes=OUTPUT)(d_dream)
         return imagined, wishes
 
     def _ask_everyone(
@@ -242,7 +246,7 @@ class Learner:
         return outputs, jax.lax.stop_gradient(imagined)
 
     def _actor_gradients(
-        self, actor: Actor, features: Array, noise: Array, wishes: Float[Array, "output ..."]
+        self, actor: Actor, features: Array, noise: Array, wishes: Float[Array, "time row output action"]
     ) -> Float[Array, "output parameter"]:
         """∂outputs/∂weights = Σ ∂outputs/∂actions · ∂actions/∂weights, over all steps and rows at once."""
         weights, rest = eqx.partition(actor, eqx.is_array)
@@ -251,7 +255,7 @@ class Learner:
             return cast(eqx.combine(weights, rest), self.dtype)(features).sample(noise)
 
         _, pull_back = jax.vjp(act, weights)
-        return jax.vmap(lambda wish: flat(pull_back(wish)))(wishes)
+        return jax.vmap(lambda wish: flat(pull_back(wish)), in_axes=OUTPUT)(wishes)
 
     def _improve_critics(self, learned: ActorCritic, imagined: Imagined) -> tuple[MLP, Any, Array, Array]:
         """Critics nearer to the λ-returns, by half the squared error, weighted by the discount."""

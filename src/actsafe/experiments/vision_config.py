@@ -39,8 +39,9 @@ class VisionConfig:
     num_envs: int = 10
     action_repeat: int = 2
     """Simulator steps for which one action is held; reward and costs are summed over them."""
-    budget: float | None = None
-    """Largest sum of costs in an episode; None for the environment's own. A Gymnasium id needs one."""
+    budget: float | tuple[float, ...] | None = None
+    """Largest sum of costs in an episode, one for all costs or a list of one for each; None for the environment's own.
+    A Gymnasium id needs one."""
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
     """What else the environment takes, for instance episode_length of a Safety-Gym task, num_decisions of a problem, or
     cost_names of a Gymnasium id: the entries of its info that are costs."""
@@ -64,8 +65,9 @@ class VisionConfig:
         require_known("observation", self.observation, ("pixels", "state"))
         if not 0 <= self.seed < 2**32:
             raise ConfigError(f"seed must be a number from 0 to 2^32 - 1, got {self.seed}")
-        if self.budget is not None and not (math.isfinite(self.budget) and self.budget >= 0):
-            raise ConfigError(f"budget must be a finite number of at least 0, got {self.budget}")
+        for budget in self.budget if isinstance(self.budget, tuple) else (self.budget,):
+            if budget is not None and not (math.isfinite(budget) and budget >= 0):
+                raise ConfigError(f"budget must be a finite number of at least 0, got {budget}")
         whole = ("image_size", "num_envs", "action_repeat", "steps_per_epoch", "decisions_per_cycle")
         require_at_least(1, self, *whole, "evaluation_episodes")
         require_at_least(0, self, "evaluate_every", "updates_per_1000_steps")

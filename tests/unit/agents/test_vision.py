@@ -164,6 +164,20 @@ def test_acting(after_expansion):
     assert np.std(np.asarray(greedy)) < np.std(np.asarray(task))
 
 
+def test_every_constraint_has_a_critic_and_a_margin_of_its_own():
+    agent = VisionAgent(HERE._replace(budgets=(25.0, 5.0)), VISION_RECIPES["greedy"], SETTINGS)
+    assert agent.planner_budgets == pytest.approx((5.0, 1.0))
+    rows = make_rows(jax.random.key(0))
+    rows = rows._replace(costs=jnp.concatenate([rows.costs, jnp.zeros_like(rows.costs)], axis=-1))
+    state = agent.init(jax.random.key(0))
+    assert jax.tree.leaves(state.actor_critics.critics)[0].shape[:2] == (1, 3)
+    _, metrics = jax.jit(agent.update)(state, rows, jax.random.key(1))
+    for number, budget in enumerate(agent.planner_budgets):
+        spent = float(metrics[f"task/cost_return_{number}"])
+        assert float(metrics[f"task/margin_{number}"]) == pytest.approx(budget - spent, abs=1e-5)
+    assert metrics["task/cost_0"] != metrics["task/cost_1"]
+
+
 def test_bad_settings_say_what_to_do():
     with pytest.raises(ValueError, match="float32, bfloat16, got 'float16'"):
         VisionSettings(precision="float16")
