@@ -20,6 +20,7 @@ SETTINGS = ActorCriticSettings(horizon=3, actor_width=6, actor_depth=1, critic_w
 AIM = Aim(*(jnp.asarray(value, jnp.float32) for value in (1.0, 0.5, 2.0)))
 
 
+@eqx.filter_jit
 def make_model(key):
     return WorldModel.create((4,), 2, 1, MODEL, key)
 

@@ -45,7 +45,7 @@ def make_rows(key):
 def after_expansion():
     """An agent, its first state, and its state after three updates of the expansion phase."""
     agent, key = make_agent(), jax.random.key(0)
-    state = agent.init(key)
+    state = jax.jit(agent.init)(key)
 
     @jax.jit
     def learn(state, keys):
@@ -169,7 +169,7 @@ def test_every_constraint_has_a_critic_and_a_margin_of_its_own():
     assert agent.planner_budgets == pytest.approx((5.0, 1.0))
     rows = make_rows(jax.random.key(0))
     rows = rows._replace(costs=jnp.concatenate([rows.costs, jnp.zeros_like(rows.costs)], axis=-1))
-    state = agent.init(jax.random.key(0))
+    state = jax.jit(agent.init)(jax.random.key(0))
     assert jax.tree.leaves(state.actor_critics.critics)[0].shape[:2] == (1, 3)
     _, metrics = jax.jit(agent.update)(state, rows, jax.random.key(1))
     for number, budget in enumerate(agent.planner_budgets):

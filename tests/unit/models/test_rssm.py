@@ -45,10 +45,16 @@ def rows_of(key, *, shape=(3,), batch=2, steps=5, first=()):
     )
 
 
+@eqx.filter_jit
 def make_cell(key):
     return Cell.create(
         deterministic=8, stochastic=4, hidden=6, embedding=5, action=2, num_members=3, member_noise=1.0, key=key
     )
+
+
+@eqx.filter_jit
+def make_model(key, shape=(3,), num_constraints=1, settings=SMALL):
+    return WorldModel.create(shape, 2, num_constraints, settings, key)
 
 
 def test_parameter_count_of_the_paper(key):
@@ -116,7 +122,7 @@ def test_upsample_is_a_transposed_convolution(size, side, key, either_way):
 
 def test_encoder_is_equinoxs_convolutions(key, either_way):
     """32 pixels: 32 -> 15 -> 6 -> 2, an odd side among them; the second layer has more than a few channels."""
-    encoder = ImageEncoder.create(32, 3, 12, key)
+    encoder = eqx.filter_jit(ImageEncoder.create)(32, 3, 12, key)
     images = jax.random.randint(key, (2, 32, 32, 3), 0, 256).astype(jnp.uint8)
     x = jnp.moveaxis(images.astype(jnp.float32) / 255.0 - 0.5, 3, 1)
     for number, ours in enumerate(encoder.layers):
@@ -188,9 +194,9 @@ def test_a_member_is_equinoxs_gru(key):
 def test_filtering_at_once_equals_filtering_step_by_step(key):
     """One member, so that the draw of members does not matter; the noise of both is the same by construction."""
     settings = dataclasses.replace(SMALL, num_members=1)
-    model = WorldModel.create((3,), 2, 1, settings, key)
+    model = make_model(key, settings=settings)
     rows = rows_of(key, first=[(1, 3)])
-    filtered = model.observe(rows, key)
+    filtered = jax.jit(lambda: model.observe(rows, key))()
     noise = jax.random.normal(jax.random.split(key)[1], (5, 2, 4), jnp.float32)
     state = model.cell.begin(2)
     for t in range(5):
@@ -206,19 +212,20 @@ def test_filtering_at_once_equals_filtering_step_by_step(key):
 
 
 def test_nothing_before_an_episodes_beginning_counts(key):
-    model = WorldModel.create((3,), 2, 1, SMALL, key)
+    model = make_model(key)
     rows = rows_of(key, first=[(0, 3), (1, 3)])
     other = rows._replace(
         observation=rows.observation.at[:, :3].add(1.0),
         action=rows.action.at[:, :3].set(0.0).at[:, 3].set(7.0),
     )
-    one, two = (model.observe(each, key).state for each in (rows, other))
+    observe = jax.jit(lambda rows: model.observe(rows, key).state)
+    one, two = observe(rows), observe(other)
     np.testing.assert_array_equal(one.stochastic[:, 3:], two.stochastic[:, 3:])
     assert not np.allclose(one.stochastic[:, :3], two.stochastic[:, :3])
 
 
 def test_hoisted_gradients_equal_those_of_a_plain_scan(key, monkeypatch):
-    model = WorldModel.create((3,), 2, 1, SMALL, key)
+    model = make_model(key)
     rows = rows_of(key, first=[(1, 2)])
 
     def gradient():
@@ -243,31 +250,31 @@ def test_hoisted_gradients_equal_those_of_a_plain_scan(key, monkeypatch):
 
 
 def test_first_rows_have_no_outcome_to_predict(key):
-    model = WorldModel.create((3,), 2, 1, SMALL, key)
+    model = make_model(key)
     rows = rows_of(key, first=[(0, 2)])
     changed = rows._replace(reward=rows.reward.at[0, 2].set(99.0), costs=rows.costs.at[0, 2].set(99.0))
-    assert elbo_loss(model, rows, SMALL, key)[0] == elbo_loss(model, changed, SMALL, key)[0]
-    changed = rows._replace(reward=rows.reward.at[0, 3].set(99.0))
-    assert elbo_loss(model, rows, SMALL, key)[0] != elbo_loss(model, changed, SMALL, key)[0]
+    loss = jax.jit(lambda rows: elbo_loss(model, rows, SMALL, key)[0])
+    assert loss(rows) == loss(changed)
+    assert loss(rows) != loss(rows._replace(reward=rows.reward.at[0, 3].set(99.0)))
 
 
 def test_costs_are_predicted_positive_and_prediction_has_the_images_shape(key):
-    model = WorldModel.create((16, 16, 3), 2, 2, SMALL, key)
+    model = make_model(key, (16, 16, 3), 2)
     rows = rows_of(key, shape=(16, 16, 3))._replace(costs=jnp.ones((2, 5, 2)))
     outcome = model.outcome(10.0 * jax.random.normal(key, (7, 12)))
     assert outcome.costs.shape == (7, 2)
     assert np.all(outcome.costs > 0)
-    shown = predict_video(model, rows, 2, key)
+    predict = jax.jit(lambda rows: predict_video(model, rows, 2, key))
+    shown = predict(rows)
     assert shown.shape == (2, 5, 16, 16, 3)
-    blind = rows._replace(observation=rows.observation.at[:, 2:].set(0))
-    np.testing.assert_array_equal(shown, predict_video(model, blind, 2, key))
+    np.testing.assert_array_equal(shown, predict(rows._replace(observation=rows.observation.at[:, 2:].set(0))))
 
 
 def test_bfloat16_stays_near_float32(key):
-    model = WorldModel.create((3,), 2, 1, SMALL, key)
+    model = make_model(key)
     rows = rows_of(key)
-    full = elbo_loss(model, rows, SMALL, key)[0]
-    half = elbo_loss(cast(model, jnp.bfloat16), rows, SMALL, key)[0]
+    loss = jax.jit(lambda model: elbo_loss(model, rows, SMALL, key)[0])
+    full, half = loss(model), loss(cast(model, jnp.bfloat16))
     assert half.dtype == jnp.float32
     assert float(half) == pytest.approx(float(full), rel=0.05)
 
