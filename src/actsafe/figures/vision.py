@@ -51,8 +51,7 @@ def learning_curves(runs: Sequence[VisionRun]) -> Figure:
         _shade_phases(axes, runs[0].metrics)
     _name_phases(panels[0], runs[0].metrics)
     _steps_axis(panels[-1])
-    algorithms = style.in_order(run.algorithm for run in runs)
-    style.legend(figure, [line for line in panels[0].get_lines() if line.get_label() in map(_label, algorithms)])
+    style.legend(figure, [line for line in panels[0].get_lines() if not str(line.get_label()).startswith("_")])
     return figure
 
 
@@ -93,10 +92,6 @@ def _require_rows(rows: Sequence[Any]) -> None:
         raise ValueError("got no epochs to draw; expected at least one: train a run first")
 
 
-def _label(algorithm: str) -> str:
-    return style.look(algorithm).label
-
-
 def _numbers(values: Sequence[Any]) -> np.ndarray:
     """As an array, NaN for what is not known."""
     return np.array([np.nan if value is None else value for value in values], float)
@@ -111,10 +106,12 @@ def _curves(axes: Axes, runs: Sequence[VisionRun], trained: Any, evaluated: Any)
         values = np.stack([_numbers([trained(row) for row in run.metrics[:length]]) for run in chosen])
         axes.fill_between(steps, values.min(axis=0), values.max(axis=0), color=look.colour, alpha=0.18, linewidth=0)
         axes.plot(steps, values.mean(axis=0), color=look.colour, linewidth=1.6, label=look.label)
-        for run in chosen:
-            marks = [(row["steps"], value) for row in run.metrics if (value := evaluated(row)) is not None]
-            if marks:
-                axes.plot(*zip(*marks, strict=True), look.marker, color=look.colour, markersize=4.5, mec="white")
+        marks = [
+            (row["steps"], value) for run in chosen for row in run.metrics if (value := evaluated(row)) is not None
+        ]
+        if marks:
+            label, mark = f"{look.label}, evaluated", {"color": look.colour, "markersize": 4.5, "mec": "white"}
+            axes.plot([row["steps"] for row in rows], list(map(evaluated, rows)), look.marker, label=label, **mark)
 
 
 def _shade_phases(axes: Axes, metrics: Sequence[Mapping[str, Any]]) -> None:
@@ -124,6 +121,8 @@ def _shade_phases(axes: Axes, metrics: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _name_phases(axes: Axes, metrics: Sequence[Mapping[str, Any]]) -> None:
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high + 0.12 * (high - low))
     for phase, (begun, ended) in _phases(metrics).items():
         place = {"transform": axes.get_xaxis_transform(), "ha": "center", "va": "top", "clip_on": True}
         axes.text(0.5 * (begun + ended), 0.98, phase.replace("_", "-"), fontsize=style.SMALL, color=style.INK, **place)
