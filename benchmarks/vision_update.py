@@ -53,7 +53,7 @@ def main() -> None:
     for phase in (Phase.EXPANSION, Phase.EXPLOITATION):
         updates[phase.value], flops[phase.value] = update_time(agent, state, replay, phase, options)
     rolled = None
-    if options.rolled and options.unroll > 1:
+    if options.rolled and agent._unroll > 1:
         again = make_agent(options, 1)
         rolled = {
             phase.value: update_time(again, state, replay, phase, options)[0]
@@ -147,7 +147,7 @@ def update_time(
     def learn(state: VisionState, replay: Replay, keys: Any) -> Any:
         return agent.learn(state, lambda key: replay.sample(key, batch, length), keys, keys, phase)
 
-    progress(f"update, {phase.value}, unroll {agent.settings.unroll}")
+    progress(f"update, {phase.value}, unroll {agent._unroll}")
     keys = jax.random.split(jax.random.key(1), options.updates)
     times = measure(learn, state, replay, keys, repeats=options.repeats)
     times["ms_per_update"] = times["median_ms"] / options.updates
@@ -195,11 +195,11 @@ def part_times(agent: VisionAgent, state: VisionState, replay: Replay, options: 
         return jnp.sum((decoder(features).astype(jnp.float32) - decoder.target(images)) ** 2)
 
     def scan(cell: Any) -> Any:
-        filtered = cell.filter(embeddings, rows.action, rows.is_first, key, unroll=settings.unroll)
+        filtered = cell.filter(embeddings, rows.action, rows.is_first, key, unroll=agent._unroll)
         return sum(jnp.sum(leaf.astype(jnp.float32) ** 2) for leaf in jax.tree.leaves(filtered))
 
     def elbo(model: Any) -> Any:
-        return elbo_loss(model, rows, settings.model, key, unroll=settings.unroll)[0]
+        return elbo_loss(model, rows, settings.model, key, unroll=agent._unroll)[0]
 
     start = State(features[:, : settings.model.deterministic], features[:, settings.model.deterministic :])
     one = jax.tree.map(lambda leaf: leaf[0], state.actor_critics)

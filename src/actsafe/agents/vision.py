@@ -26,11 +26,15 @@ from actsafe.constrained.settings import StepSettings
 from actsafe.data.rows import Rows
 from actsafe.models.networks import cast
 from actsafe.models.rssm.cell import State
+from actsafe.models.rssm.encoder import prefers_products
 from actsafe.models.rssm.world_model import WorldModel, WorldModelSettings, elbo_loss
 from actsafe.objectives.doubt import DoubtSettings, planner_budget
 
 TASK, EXPLORATION = 0, 1
 """Places of the actor-critics along their axis."""
+
+UNROLLED = 10
+"""Steps of a loop in one piece on an accelerator, which waits less between them."""
 
 PRECISIONS = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
 
@@ -56,13 +60,13 @@ class VisionSettings:
     """Whether the planner's budget counts simulator steps, as the released code does, instead of decisions."""
     budget_slack: float = 0.0
     """Added to the planner's budgets."""
-    unroll: int = 1
-    """Steps of a loop in one piece: more compile longer and run faster on an accelerator."""
+    unroll: int = 0
+    """Steps of a loop in one piece: more compile longer and run faster on an accelerator. 0 chooses: 10 there, else 1."""
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "sequence_length", "unroll"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"agent.{name} must be at least 1, got {getattr(self, name)}")
+        for name, least in (("batch_size", 1), ("sequence_length", 1), ("unroll", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"agent.{name} must be at least {least}, got {getattr(self, name)}")
         if not 0 < self.model_rate < float("inf"):
             raise ValueError(f"agent.model_rate must be positive, got {self.model_rate}")
         if self.precision not in PRECISIONS:
@@ -136,7 +140,7 @@ class VisionAgent:
             is_doubt_differentiated=self.settings.doubt.is_intrinsic_differentiated,
             is_outcome_averaged=self.settings.doubt.is_outcome_averaged,
             dtype=self._dtype,
-            unroll=self.settings.unroll,
+            unroll=self._unroll,
         )
 
     @property
@@ -202,7 +206,7 @@ class VisionAgent:
 
         def loss(learned: WorldModel) -> tuple[Array, Any]:
             model = cast(eqx.combine(learned, rest), self._dtype)
-            return elbo_loss(model, rows, self.settings.model, model_key, unroll=self.settings.unroll)
+            return elbo_loss(model, rows, self.settings.model, model_key, unroll=self._unroll)
 
         (model_loss, explained), gradient = jax.value_and_grad(loss, has_aux=True)(learned)
         model, memory, is_model_skipped = descend(
@@ -273,6 +277,10 @@ class VisionAgent:
         noise = jax.random.normal(action_key, memory.action.shape, jnp.float32)
         action = distribution.middle if is_greedy else distribution.sample(noise)
         return action, Filter(latent, action)
+
+    @property
+    def _unroll(self) -> int:
+        return self.settings.unroll or (1 if prefers_products() else UNROLLED)
 
     @property
     def _dtype(self) -> Any:

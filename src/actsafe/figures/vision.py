@@ -106,10 +106,8 @@ def _curves(axes: Axes, runs: Sequence[VisionRun], trained: Any, evaluated: Any)
         values = np.stack([_numbers([trained(row) for row in run.metrics[:length]]) for run in chosen])
         axes.fill_between(steps, values.min(axis=0), values.max(axis=0), color=look.colour, alpha=0.18, linewidth=0)
         axes.plot(steps, values.mean(axis=0), color=look.colour, linewidth=1.6, label=look.label)
-        marks = [
-            (row["steps"], value) for run in chosen for row in run.metrics if (value := evaluated(row)) is not None
-        ]
-        if marks:
+        rows = [row for run in chosen for row in run.metrics if evaluated(row) is not None]
+        if rows:
             label, mark = f"{look.label}, evaluated", {"color": look.colour, "markersize": 4.5, "mec": "white"}
             axes.plot([row["steps"] for row in rows], list(map(evaluated, rows)), look.marker, label=label, **mark)
 
