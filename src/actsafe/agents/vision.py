@@ -61,7 +61,7 @@ class VisionSettings:
     budget_slack: float = 0.0
     """Added to the planner's budgets."""
     unroll: int = 0
-    """Steps of a loop in one piece: more compile longer and run faster on an accelerator. 0 chooses: 10 there, else 1."""
+    """Steps of a loop in one piece: more compile longer and run faster on an accelerator. 0 is 10 there, and 1 else."""
 
     def __post_init__(self) -> None:
         for name, least in (("batch_size", 1), ("sequence_length", 1), ("unroll", 0)):
