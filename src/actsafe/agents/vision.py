@@ -54,6 +54,8 @@ class VisionSettings:
     """Rows of each."""
     model_rate: float = 3e-4
     """Learning rate of the world model."""
+    reward_scale: float = 1.0
+    """Rewards are learned times this. Likelihoods have unit variance, so that rewards far below 1 teach slowly."""
     precision: str = "bfloat16"
     """Of products of matrices: bfloat16 or float32. Parameters, losses and optimisers are float32 either way."""
     is_budget_released: bool = False
@@ -67,8 +69,9 @@ class VisionSettings:
         for name, least in (("batch_size", 1), ("sequence_length", 1), ("unroll", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"agent.{name} must be at least {least}, got {getattr(self, name)}")
-        if not 0 < self.model_rate < float("inf"):
-            raise ValueError(f"agent.model_rate must be positive, got {self.model_rate}")
+        for name in ("model_rate", "reward_scale"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise ValueError(f"agent.{name} must be positive, got {getattr(self, name)}")
         if self.precision not in PRECISIONS:
             raise ValueError(f"agent.precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}")
 
@@ -202,6 +205,7 @@ class VisionAgent:
         model but for the step under way; the very first begins where nothing is known yet.
         """
         model_key, dream_key = jax.random.split(key)
+        rows = rows._replace(reward=self.settings.reward_scale * rows.reward)
         learned, rest = eqx.partition(state.model, eqx.is_inexact_array)
 
         def loss(learned: WorldModel) -> tuple[Array, Any]:

@@ -178,6 +178,15 @@ def test_every_constraint_has_a_critic_and_a_margin_of_its_own():
     assert metrics["task/cost_0"] != metrics["task/cost_1"]
 
 
+def test_rewards_are_learned_at_their_scale():
+    rows = make_rows(jax.random.key(0))
+    plain, scaled = make_agent("greedy"), make_agent("greedy", reward_scale=3.0)
+    state = jax.jit(plain.init)(jax.random.key(0))
+    _, of_plain = jax.jit(plain.update)(state, rows._replace(reward=3.0 * rows.reward), jax.random.key(1))
+    _, of_scaled = jax.jit(scaled.update)(state, rows, jax.random.key(1))
+    assert float(of_scaled["model/reward_loss"]) == pytest.approx(float(of_plain["model/reward_loss"]), rel=1e-5)
+
+
 def test_bad_settings_say_what_to_do():
     with pytest.raises(ValueError, match="float32, bfloat16, got 'float16'"):
         VisionSettings(precision="float16")
