@@ -11,7 +11,7 @@ from gymnasium.utils import seeding
 from jaxtyping import Array, Float, Int, Key, Shaped
 
 from actsafe.adapters.fleet_base import Arrival, Fleet, environment_seeds, require_sound_arrival
-from actsafe.adapters.gymnasium import Episode, ProblemEnv, _advance, _begin, _draw_key, state_bounds
+from actsafe.adapters.gymnasium import Episode, ProblemEnv, advance_episode, begin_episode, draw_key, state_bounds
 from actsafe.problems.base import Problem
 from actsafe.problems.looks import picture
 
@@ -49,7 +49,7 @@ class ProblemFleet(Fleet):
     def streams(self, seed: int) -> Key[Array, " environment"]:
         """A random stream for every environment, to `begin` with: those that `reset` takes for this seed."""
         seeds = environment_seeds(seed, self.num_envs)
-        return jnp.stack([_draw_key(seeding.np_random(own_seed)[0]) for own_seed in seeds])
+        return jnp.stack([draw_key(seeding.np_random(own_seed)[0]) for own_seed in seeds])
 
     def begin(self, keys: Key[Array, " environment"]) -> tuple[Course, Arrival]:
         """New episodes of all environments, each with its own random stream. Pure."""
@@ -98,7 +98,7 @@ class ProblemFleet(Fleet):
 # The problem is an argument of the compiled functions: fleets that differ in a mass share one compilation.
 @jax.jit
 def _set_out(problem: Problem, keys: Key[Array, " environment"]) -> tuple[Course, Arrival]:
-    episodes = jax.vmap(lambda key: _begin(problem, key))(keys)
+    episodes = jax.vmap(lambda key: begin_episode(problem, key))(keys)
     zeros, no = jnp.zeros(len(keys), jnp.float32), jnp.zeros(len(keys), bool)
     return Course(episodes, jnp.zeros((), jnp.int32)), Arrival(episodes.state, zeros, zeros[:, None], ~no, no)
 
@@ -110,7 +110,7 @@ def _move_on(
     actions = actions.astype(course.episodes.state.dtype)
 
     def decide(course: Course) -> tuple[Course, Arrival]:
-        each = jax.vmap(lambda episode, action: _advance(problem, task, episode, action))
+        each = jax.vmap(lambda episode, action: advance_episode(problem, task, episode, action))
         episodes, outcome = each(course.episodes, actions)
         num_taken = course.num_taken + 1
         is_first = jnp.zeros(len(actions), bool)

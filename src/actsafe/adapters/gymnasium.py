@@ -43,13 +43,13 @@ class Outcome(NamedTuple):
     inner_cost: Float[Array, ""]
 
 
-def _begin(problem: Problem, key: PRNGKeyArray) -> Episode:
+def begin_episode(problem: Problem, key: PRNGKeyArray) -> Episode:
     """A new episode, with the random stream that the next one continues."""
     key, reset_key = jax.random.split(key)
     return Episode(problem.reset(reset_key), key)
 
 
-def _advance(problem: Problem, task: str, episode: Episode, action: Action) -> tuple[Episode, Outcome]:
+def advance_episode(problem: Problem, task: str, episode: Episode, action: Action) -> tuple[Episode, Outcome]:
     """The episode one decision later, with the action as applied."""
     key, step_key = jax.random.split(episode.key)
     action = jnp.clip(action, -1.0, 1.0)
@@ -63,19 +63,19 @@ def _advance(problem: Problem, task: str, episode: Episode, action: Action) -> t
 
 @jax.jit
 def _begin_all(problem: Problem, keys: Key[Array, " env"]) -> Episode:
-    return jax.vmap(functools.partial(_begin, problem))(keys)
+    return jax.vmap(functools.partial(begin_episode, problem))(keys)
 
 
 @functools.partial(jax.jit, static_argnums=1)
 def _advance_all(
     problem: Problem, task: str, episodes: Episode, actions: Float[Array, "env action"]
 ) -> tuple[Episode, Outcome]:
-    return jax.vmap(functools.partial(_advance, problem, task))(episodes, actions)
+    return jax.vmap(functools.partial(advance_episode, problem, task))(episodes, actions)
 
 
 # The problem is an argument of the compiled functions: environments that differ in a mass share one compilation.
-_begin_one = jax.jit(_begin)
-_advance_one = jax.jit(_advance, static_argnums=1)
+_begin_one = jax.jit(begin_episode)
+_advance_one = jax.jit(advance_episode, static_argnums=1)
 
 
 class ProblemEnv(gymnasium.Env[npt.NDArray[Any], npt.NDArray[np.float32]]):
@@ -146,7 +146,7 @@ class ProblemEnv(gymnasium.Env[npt.NDArray[Any], npt.NDArray[np.float32]]):
         # Gymnasium's contract: its generator is seeded here, and a tool that looks at `np_random` finds it so.
         super().reset(seed=seed)
         if seed is not None or self._episode is None:
-            key = _draw_key(self.np_random)
+            key = draw_key(self.np_random)
         else:
             key = self._episode.key
         episode = _begin_one(self.problem, key)
@@ -215,7 +215,7 @@ class ProblemVectorEnv(gymnasium.vector.VectorEnv[npt.NDArray[Any], npt.NDArray[
         super().reset(seed=seeds[0])
         running = [None] * self.num_envs if self._episodes is None else list(self._episodes.key)
         keys = [
-            _draw_key(seeding.np_random(own_seed)[0]) if own_seed is not None or key is None else key
+            draw_key(seeding.np_random(own_seed)[0]) if own_seed is not None or key is None else key
             for own_seed, key in zip(seeds, running, strict=True)
         ]
         episodes = _begin_all(self.problem, jnp.stack(keys))
@@ -300,7 +300,7 @@ def _observe(problem: Problem, states: Array, space: gymnasium.spaces.Box) -> np
     return np.clip(np.array(states, space.dtype), space.low, space.high)
 
 
-def _draw_key(generator: np.random.Generator) -> PRNGKeyArray:
+def draw_key(generator: np.random.Generator) -> PRNGKeyArray:
     """A JAX key from 64 bits of `generator`: seeds of any size, and the same key with and without float64."""
     return jax.random.wrap_key_data(
         jnp.asarray(generator.integers(2**32, size=2, dtype=np.uint32)), impl="threefry2x32"
