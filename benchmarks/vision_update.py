@@ -3,7 +3,6 @@
 import argparse
 import dataclasses
 import functools
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -14,17 +13,16 @@ import jax.numpy as jnp
 import numpy as np
 from operations import count
 from timing import arguments, compile_ahead, emit, machine, measure, progress
+from vision_workloads import command, make_agent, make_replay, peak_device_bytes, updates, use_single_precision
 
-from actsafe.actor_critic.learning import ActorCriticSettings
 from actsafe.agents.phases import Phase
-from actsafe.agents.recipes import VISION_RECIPES, Policy
-from actsafe.agents.vision import Surroundings, VisionAgent, VisionSettings, VisionState
+from actsafe.agents.recipes import Policy
+from actsafe.agents.vision import VisionAgent, VisionSettings, VisionState
 from actsafe.constrained.descent import descend, flat
 from actsafe.data.device_replay import Replay
-from actsafe.data.rows import Rows
 from actsafe.models.networks import cast
 from actsafe.models.rssm.cell import State
-from actsafe.models.rssm.world_model import WorldModelSettings, elbo_loss
+from actsafe.models.rssm.world_model import elbo_loss
 
 CLAIM = "On one H200, bfloat16, batch 16 x 50, horizon 15, five members: 8 ms an update in the expansion, 5 after it."
 
@@ -46,15 +44,16 @@ PEAK = {"NVIDIA H200": 790e12}
 
 def main() -> None:
     options = parse()
-    agent = make_agent(options, options.unroll)
+    use_single_precision()
+    agent = asked_agent(options, options.unroll)
     state = jax.jit(agent.init)(jax.random.key(0))
-    replay = make_replay(agent, options)
-    updates, flops = {}, {}
+    replay = make_replay(agent, options.envs)
+    times, flops = {}, {}
     for phase in (Phase.EXPANSION, Phase.EXPLOITATION):
-        updates[phase.value], flops[phase.value] = update_time(agent, state, replay, phase, options)
+        times[phase.value], flops[phase.value] = update_time(agent, state, replay, phase, options)
     rolled = None
     if options.rolled and agent._unroll > 1:
-        again = make_agent(options, 1)
+        again = asked_agent(options, 1)
         rolled = {
             phase.value: update_time(again, state, replay, phase, options)[0]
             for phase in (Phase.EXPANSION, Phase.EXPLOITATION)
@@ -65,17 +64,17 @@ def main() -> None:
         "benchmark": "vision_update",
         "claim": CLAIM,
         "method": METHOD,
-        "command": " ".join(["python", *sys.argv]),
+        "command": command(),
         "machine": machine() | {"precision": options.precision},
         "is_quick": options.quick,
         "settings": dataclasses.asdict(agent.settings),
-        "update_ms": {name: times["ms_per_update"] for name, times in updates.items()},
+        "update_ms": {name: entry["ms_per_update"] for name, entry in times.items()},
         "act_ms": act["median_ms"],
         "parts_ms": part_times(agent, state, replay, options) if options.parts else None,
-        "details": {"updates": updates, "act": act, "rolled": rolled},
+        "details": {"updates": times, "act": act, "rolled": rolled},
         "floor_ms": None if peak is None else {name: 1e3 * flop / peak for name, flop in flops.items()},
         "gflop_per_update": {name: flop / 1e9 for name, flop in flops.items()},
-        "peak_memory_bytes": (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use"),
+        "peak_memory_bytes": peak_device_bytes(),
         **QUOTED,
     }
     emit(result, options.out)
@@ -92,49 +91,20 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rolled", action="store_true", help="also with rolled loops, as a reference for --unroll")
     parser.add_argument("--parts", action="store_true", help="also every part alone")
     options = parser.parse_args()
-    options.size = 64
     if options.quick:
-        options.size, options.batch, options.members, options.updates, options.repeats = 16, 2, 2, 2, 1
+        options.batch, options.members, options.updates, options.repeats = 2, 2, 2, 1
         options.precision = "float32"
     return options
 
 
-def make_agent(options: argparse.Namespace, unroll: int) -> VisionAgent:
-    model = WorldModelSettings(num_members=options.members)
-    actor_critic = ActorCriticSettings()
-    length = 50
-    if options.quick:
-        model = dataclasses.replace(model, deterministic=8, stochastic=4, hidden=8, image_depth=2, image_width=8)
-        model = dataclasses.replace(model, head_width=8, head_depth=1)
-        actor_critic = ActorCriticSettings(horizon=3, actor_width=8, actor_depth=1, critic_width=8, critic_depth=1)
-        length = 5
-    settings = VisionSettings(
-        model=model,
-        actor_critic=actor_critic,
-        batch_size=options.batch,
-        sequence_length=length,
+def asked_agent(options: argparse.Namespace, unroll: int) -> VisionAgent:
+    """The agent that the command line asks for, with so many steps of its loops in one piece."""
+    return make_agent(
+        batch=options.batch,
+        members=options.members,
         precision=options.precision,
         unroll=unroll,
-    )
-    shape = (options.size, options.size, 3)
-    return VisionAgent(Surroundings(shape, 2, (25.0,), 500, 2), VISION_RECIPES["actsafe"], settings)
-
-
-def make_replay(agent: VisionAgent, options: argparse.Namespace) -> Replay:
-    """Noise of the right shapes: times do not depend on what is seen."""
-    shape = agent.surroundings.observation_shape
-    num_rows = 2 * agent.settings.sequence_length
-    replay = Replay.empty(options.envs, num_rows, shape, np.uint8, 2, 1)
-    random = np.random.default_rng(0)
-    lead = (options.envs, num_rows)
-    return replay.append(
-        Rows(
-            random.integers(0, 255, (*lead, *shape)).astype(np.uint8),
-            random.uniform(-1, 1, (*lead, 2)).astype(np.float32),
-            random.normal(size=lead).astype(np.float32),
-            random.integers(0, 2, (*lead, 1)).astype(np.float32),
-            np.zeros(lead, bool),
-        )
+        is_quick=options.quick,
     )
 
 
@@ -142,11 +112,7 @@ def update_time(
     agent: VisionAgent, state: VisionState, replay: Replay, phase: Phase, options: argparse.Namespace
 ) -> tuple[dict[str, float], float]:
     """Times of an update in this phase, and the floating-point operations of its products."""
-    batch, length = agent.settings.batch_size, agent.settings.sequence_length
-
-    def learn(state: VisionState, replay: Replay, keys: Any) -> Any:
-        return agent.learn(state, lambda key: replay.sample(key, batch, length), keys, keys, phase)
-
+    learn = updates(agent, phase)
     progress(f"update, {phase.value}, unroll {agent._unroll}")
     keys = jax.random.split(jax.random.key(1), options.updates)
     times = measure(learn, state, replay, keys, repeats=options.repeats)

@@ -8,6 +8,9 @@ import os
 
 # Before JAX is imported, and in the environment so that processes which a test starts have it too.
 os.environ["JAX_PLATFORMS"] = "cpu"
+# Most programs here are small and run once or twice: optimising them takes longer than it saves. In front, so that
+# whoever sets the level otherwise is heard. Processes that a test starts need it too: another level, other last bits.
+os.environ["XLA_FLAGS"] = f"--xla_backend_optimization_level=0 {os.environ.get('XLA_FLAGS', '')}".strip()
 # Matrices here are small: threads of the linear algebra library would only wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 

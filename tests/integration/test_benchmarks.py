@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 from actsafe.experiments.presets import PRESETS
+from actsafe.experiments.vision_presets import VISION_PRESETS
 from actsafe.models.base import Model, Prediction
 from actsafe.problems.pendulum import Pendulum
 
@@ -23,9 +25,21 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 TIMES = {"compile_seconds", "median_ms", "min_ms", "spread_ms", "repeats"}
 WORK = {"predictions_per_plan", "flops_per_prediction", "gflop_per_plan", "achieved_gflops"}
 
-COMPARED = ("plan_time", "data_growth", "run_time", "fit_time", "safety_gym_speed", "environment_speed")
-"""Those that always have a ratio to a reference; of the others one needs OpenGL for it, and one compares statistics."""
-SCRIPTS = (*COMPARED, "render_time", "safety_gym_statistics")
+COMPARED = (
+    "plan_time",
+    "data_growth",
+    "run_time",
+    "fit_time",
+    "safety_gym_speed",
+    "environment_speed",
+    "vision_growth",
+    "vision_run",
+)
+"""Those that always have a ratio to a reference; of the others one needs OpenGL for it, one unrolled loops, and one
+compares statistics."""
+SCRIPTS = (*COMPARED, "render_time", "safety_gym_statistics", "vision_update")
+ARGUMENTS = {"vision_growth": ("--only", "seeds")}
+"""What is asked for beside --quick: the other sizes go the same way, and each takes ten seconds to compile."""
 
 
 @pytest.fixture(scope="module")
@@ -35,13 +49,13 @@ def results(tmp_path_factory):
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_backend_optimization_level=0"}
     processes = {
         name: subprocess.Popen(
-            [sys.executable, BENCHMARKS / f"{name}.py", "--quick", "--out", folder / f"{name}.json"],
+            [sys.executable, BENCHMARKS / f"{name}.py", "--quick", "--out", folder / f"{name}.json", *asked],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             env=environment,
         )
-        for name in SCRIPTS
+        for name, asked in {**dict.fromkeys(SCRIPTS, ()), **ARGUMENTS}.items()
     }
     results = {}
     for name, process in processes.items():
@@ -57,6 +71,13 @@ def workloads(monkeypatch):
     """The module, imported as the scripts import it."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     return importlib.import_module("workloads")
+
+
+@pytest.fixture
+def vision_run(monkeypatch):
+    """As `workloads`."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module("vision_run")
 
 
 def ratios(value, is_ratio=False):
@@ -135,6 +156,72 @@ def test_environment_speed_compares_both_kinds_of_vector(results):
             assert point[kind].keys() == {"first_seconds", "best", "median", "repeats"}
             assert point[kind]["first_seconds"] > 0.0
     assert [entry["over_first"] for entry in result["growth"]] == [{"1": 1.0}, {"1": 1.0}]
+
+
+def test_vision_update_has_both_phases_and_their_arithmetic(results):
+    result = results["vision_update"]
+    for name in ("update_ms", "gflop_per_update"):
+        assert result[name].keys() == {"expansion", "exploitation"}
+        assert all(number > 0 for number in result[name].values())
+    assert result["details"]["updates"]["expansion"].keys() == TIMES | {"ms_per_update"}
+    # Two policies learn in the expansion, one after it.
+    assert result["gflop_per_update"]["expansion"] > result["gflop_per_update"]["exploitation"]
+    assert result["act_ms"] > 0
+
+
+def test_vision_growth_compares_every_row_with_the_reference(results):
+    result = results["vision_growth"]
+    sizes = [(row["batch_size"], row["num_members"], row["num_seeds"]) for row in result["rows"]]
+    assert sizes == [(2, 2, 1), (2, 2, 2)]
+    assert tuple(result["reference"].values()) == sizes[0]
+    reference, twice = result["rows"]
+    assert reference.keys() >= TIMES | {"ms_per_update", "gflop_per_update", "memory_bytes", "peak_bytes"}
+    assert set(reference["ratio_to_reference"].values()) == {1.0}
+    # The same arithmetic for each of two seeds; the states of both are held, and the replay once.
+    assert twice["ratio_to_reference"]["operations"] == pytest.approx(2.0)
+    assert 1.0 < twice["ratio_to_reference"]["memory"] <= 2.0
+    assert result["exponents"].keys() == {"seeds"}
+    assert result["exponents"]["seeds"]["operations"] == pytest.approx(1.0)
+
+
+def test_vision_run_accounts_for_every_second(results):
+    result = results["vision_run"]
+    assert result["phases"].keys() == {"exploitation"}
+    phase = result["phases"]["exploitation"]
+    assert 0 < phase["first_epoch"]["compile_seconds"] < phase["first_epoch"]["seconds"]
+    for kind in ("overlapped", "not_overlapped"):
+        assert phase[kind]["compile_seconds"] == 0.0
+        # Two environments, 25 decisions of 2 steps; 100 updates in 1000 steps.
+        assert (phase[kind]["num_steps"], phase[kind]["num_updates"]) == (100, 10)
+    parts = phase["not_overlapped"]["seconds_by_part"]
+    assert parts.keys() == {"simulation", "acting_and_rendering", "learning", "other"}
+    assert all(seconds > 0 for seconds in parts.values())
+    assert sum(parts.values()) == pytest.approx(phase["not_overlapped"]["seconds"])
+    # As many rows as an epoch has ticks, 26, of both environments.
+    assert result["checkpoint"]["num_rows"] == 52
+    assert result["extrapolated"]["is_extrapolated"] is True
+
+
+def test_vision_run_goes_through_the_phases_of_the_preset(vision_run):
+    """One epoch to compile and one of either kind in each; an epoch is an episode, 10 x 500 decisions of 2 steps."""
+    preset = VISION_PRESETS["point-goto-goal"]()
+    fleet = SimpleNamespace(num_envs=10, num_decisions=500, action_repeat=2)
+    config = vision_run.shortened(preset, fleet, SimpleNamespace(episodes=1, repeats=1))
+    assert config.steps_per_epoch == 10_000
+    phases = [config.phase(number).value for number in range(1, config.num_units + 1)]
+    assert phases == 3 * ["warm_up"] + 3 * ["expansion"] + 3 * ["exploitation"]
+
+
+def test_vision_run_extrapolates_by_the_schedule_of_the_preset(vision_run):
+    rates = {"warm_up": 1000.0, "expansion": 500.0, "exploitation": 2000.0}
+    phases = {name: {"overlapped": {"steps_per_second": rate}} for name, rate in rates.items()}
+    preset = VISION_PRESETS["point-goto-goal"]()
+    found = vision_run.extrapolated(preset, phases, {"seconds": 3.0, "episodes": 10}, {"seconds": 1.5})
+    # 200,000 / 1000 + 300,000 / 500 + 500,000 / 2000 = 1050 s of training in 20 epochs; after four of them 50 episodes
+    # of 0.3 s, 60 s; 20 checkpoints, 30 s.
+    expected = {"training": 17.5, "evaluation": 1.0, "checkpoints": 0.5, "all": 19.0}
+    assert found["minutes_of_first_million"] == pytest.approx(expected)
+    assert found["minutes_per_million_steps"]["expansion"] == pytest.approx(1e6 / 500 / 60)
 
 
 @pytest.mark.parametrize("name", ["refactor_per_call", "refactor_per_prediction"])

@@ -216,7 +216,6 @@ def test_plot_draws_what_the_folder_holds(actsafe, finished):
     [
         (("--problem", "PointGotoGaol"), "'PointGotoGoal'"),
         (("--algorithm", "actsaf"), "'actsafe'"),
-        (("--seeds", "1", "2"), "one seed"),
         (("--episodes", "3"), "--episodes does not apply to the preset vision-tiny"),
         (("--budget", "nan"), "budget must be a finite number"),
         (("--steps", "150"), "schedule"),

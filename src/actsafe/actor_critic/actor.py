@@ -44,8 +44,11 @@ class Actor(eqx.Module):
         return cls(MLP.create(num_features, 2 * num_actions, width, depth, key, last_scale=0.01), initial_std)
 
     def __call__(self, features: Float[Array, "*lead feature"]) -> Squashed:
-        """mean = 5 tanh(m / 5),  std = softplus(s + softplus⁻¹(initial_std)) + 10⁻⁴."""
-        outputs = self.layers(features.astype(self.layers.layers[0].weight.dtype)).astype(jnp.float32)
-        mean, spread = jnp.split(outputs, 2, axis=-1)
+        """The distribution in every state."""
+        return self.distribution(self.layers(features.astype(self.layers.layers[0].weight.dtype)))
+
+    def distribution(self, outputs: Float[Array, "*lead outputs"]) -> Squashed:
+        """mean = 5 tanh(m / 5),  std = softplus(s + softplus⁻¹(initial_std)) + 10⁻⁴, from the layers' (m, s)."""
+        mean, spread = jnp.split(outputs.astype(jnp.float32), 2, axis=-1)
         offset = self.initial_std + math.log(-math.expm1(-self.initial_std))
         return Squashed(MEAN_LIMIT * jnp.tanh(mean / MEAN_LIMIT), jax.nn.softplus(spread + offset) + MIN_STD)

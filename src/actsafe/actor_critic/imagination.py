@@ -2,15 +2,19 @@
 
 At every step each particle believes one member of the ensemble, drawn anew. What the others would have said is asked
 afterwards, of all steps at once: only the believed ones are in the chain of steps that has to wait for each other.
+Particles draw in blocks, so that a block needs the weights of one member only.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from actsafe.actor_critic.actor import Actor
+from actsafe.actor_critic.dream_kernel import Draws, dream_states
+from actsafe.models.rssm import blocks
 from actsafe.models.rssm.cell import Cell, State
 
 
@@ -19,26 +23,24 @@ class DreamNoise(NamedTuple):
 
     action: Float[Array, "time row action"]
     state: Float[Array, "time row stochastic"]
-    believers: Int[Array, "time slot"]
-    """The row in each slot; the first slots are the first member's, and so on."""
-    slots: Int[Array, "time row"]
-    """The slot of each row."""
+    members: Int[Array, "time block"]
+    """The member that each block of neighbouring rows believes."""
 
     @classmethod
     def draw(cls, cell: Cell, num_rows: int, num_actions: int, horizon: int, key: PRNGKeyArray) -> "DreamNoise":
-        """Every row believes every member with the same chance; at each step all have as many believers.
-
-        Slots beyond the number of rows, if that is no multiple of the number of members, repeat rows and count nothing.
-        """
-        action_key, state_key, order_key = jax.random.split(key, 3)
-        num_slots = -(-num_rows // cell.num_members) * cell.num_members
-        order = jnp.argsort(jax.random.uniform(order_key, (horizon, num_slots), jnp.float32), axis=-1)
+        """Every row believes every member with the same chance, independently at each step."""
+        action_key, state_key, member_key = jax.random.split(key, 3)
+        num_blocks = num_rows // block_size(num_rows)
         return cls(
             jax.random.normal(action_key, (horizon, num_rows, num_actions), jnp.float32),
             jax.random.normal(state_key, (horizon, num_rows, cell.stochastic_size), jnp.float32),
-            order % num_rows,
-            jnp.argsort(order, axis=-1)[:, :num_rows],
+            jax.random.randint(member_key, (horizon, num_blocks), 0, cell.num_members),
         )
+
+
+def block_size(num_rows: int) -> int:
+    """Rows that believe the same: 16, or the largest smaller number that divides all."""
+    return next(size for size in range(blocks.BLOCK, 0, -1) if num_rows % size == 0)
 
 
 class Dream(NamedTuple):
@@ -69,49 +71,24 @@ def dream(
     through the model alone, and the actor's own follows in one batch over all steps (see `Learner.improve`).
     """
     dtype = cell.priors.entry.weight.dtype
-    size, members = cell.deterministic_size, cell.num_members
+    start = jax.tree.map(lambda leaf: leaf.astype(dtype), start)
+    if blocks.is_usable(start.stochastic.shape[0], dtype):
+        dreamt: Any = dream_states(pushes, cell.priors, actor, start, Draws(*noise), False)
+        return Dream(dreamt[0], dreamt[1].astype(jnp.float32))
+    size = block_size(start.stochastic.shape[0])
 
     def advance(state: State, inputs: tuple[DreamNoise, Array]) -> tuple[State, tuple[State, Array]]:
         noise, push = inputs
         features = jax.lax.stop_gradient(state.features)
         action = jax.lax.stop_gradient(actor(features).sample(noise.action)) + push
-        everything = jnp.concatenate([state.features, action.astype(dtype)], axis=-1)
-        grouped = exchange(everything, noise.believers, noise.slots).reshape(members, -1, everything.shape[-1])
-        before = State(grouped[..., :size], grouped[..., size : size + cell.stochastic_size])
-        deterministic, priors = cell.predict_each(before, grouped[..., size + cell.stochastic_size :])
-        outputs = jnp.concatenate([deterministic, priors.mean.astype(dtype), priors.std.astype(dtype)], axis=-1)
-        back = exchange(outputs.reshape(-1, outputs.shape[-1]), noise.slots, noise.believers)
-        mean, std = jnp.split(back[:, size:], 2, axis=-1)
-        state = State(back[:, :size], mean + std * noise.state.astype(dtype))
+        believed = eqx.tree_at(lambda cell: cell.priors, cell, jax.tree.map(lambda x: x[noise.members], cell.priors))
+        grouped, doing = jax.tree.map(lambda x: x.reshape(-1, size, x.shape[-1]), (state, action.astype(dtype)))
+        deterministic, priors = believed.predict_each(grouped, doing)
+        sampled = priors.sample(noise.state.reshape(priors.mean.shape)).astype(dtype)
+        state = jax.tree.map(lambda x: x.reshape(-1, x.shape[-1]), State(deterministic, sampled))
         return state, (state, action)
 
     # Kept for the way back are products of matrices alone; what lies between is cheaper to compute than to remember.
     step = jax.checkpoint(advance, prevent_cse=False, policy=jax.checkpoint_policies.dots_saveable)
-    start = jax.tree.map(lambda leaf: leaf.astype(dtype), start)
     _, (states, actions) = jax.lax.scan(step, start, (noise, pushes), unroll=unroll)
     return Dream(jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), start, states), actions)
-
-
-@jax.custom_vjp
-def exchange(
-    x: Float[Array, "old feature"], to_new: Int[Array, " new"], to_old: Int[Array, " old_or_more"]
-) -> Float[Array, "new feature"]:
-    """x[to_new], where `to_old` leads back: the way back is a gather too, and no scatter."""
-    return x[to_new]
-
-
-def _exchange_forward(x: Array, to_new: Array, to_old: Array) -> tuple[Array, tuple[Array, Array]]:
-    return x[to_new], (to_new, to_old)
-
-
-def _exchange_backward(residuals: tuple[Array, Array], cotangent: Array) -> tuple[Array, None, None]:
-    to_new, to_old = residuals
-    returned = cotangent[to_old]
-    if to_old.shape[0] > to_new.shape[0]:
-        # Slots that repeat a row were dropped on the way there, and get nothing on the way back.
-        is_kept = to_new[to_old] == jnp.arange(to_old.shape[0])
-        returned = jnp.where(is_kept[:, None], returned, 0)
-    return returned, None, None
-
-
-exchange.defvjp(_exchange_forward, _exchange_backward)

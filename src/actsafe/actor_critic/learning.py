@@ -1,7 +1,6 @@
 """One update of an actor and its critics, from dreams."""
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -11,6 +10,8 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from actsafe.actor_critic.actor import Actor
+from actsafe.actor_critic.aims import Aim
+from actsafe.actor_critic.critics import Judged, judge
 from actsafe.actor_critic.imagination import Dream, DreamNoise, dream
 from actsafe.actor_critic.lambda_return import discount_weights, lambda_returns
 from actsafe.constrained.base import ConstrainedStep, Info, Linearisation
@@ -57,19 +58,6 @@ OUTPUT = 2
 """The axis of cotangents, one for the loss and one for each cost return: after those of time and rows, with which it
 makes the rows of larger products. In front it would have to be moved for each."""
 
-Weight = Float[Array, ""] | float
-
-
-class Aim(NamedTuple):
-    """What is maximised, and how costs are judged: numbers, so that several aims are one batch."""
-
-    task: Weight
-    """Weight of the task's reward."""
-    doubt: Weight
-    """Weight of the doubt as a reward: the intrinsic reward, or an optimist's bonus."""
-    pessimism: Weight
-    """Weight of the doubt as a cost."""
-
 
 class ActorCritic(eqx.Module):
     """A policy, its critics, and what their optimisers remember."""
@@ -84,17 +72,27 @@ class ActorCritic(eqx.Module):
 
 
 class Imagined(NamedTuple):
-    """What dreams say of a policy."""
+    """What dreams say of a policy; means over all imagined decisions."""
 
-    dream: Dream
     returns: Float[Array, "critic time row"]
     """λ-returns of the reward and of every pessimistic cost."""
     loss: Float[Array, ""]
     cost_returns: Float[Array, " constraint"]
     reward: Float[Array, ""]
-    """Means over all imagined decisions."""
     costs: Float[Array, " constraint"]
     doubt: Float[Array, ""]
+
+
+class Lessons(NamedTuple):
+    """What follows from dreams for an actor and its critics."""
+
+    imagined: Imagined
+    features: Float[Array, "time row feature"]
+    """Of the states in which the actor decided."""
+    wishes: Float[Array, "time row output action"]
+    """How the loss and each cost return change with every dreamt action."""
+    critic_losses: Float[Array, " critic"]
+    critic_gradients: Float[Array, "critic parameter"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,25 +139,31 @@ class Learner:
         """The actor-critic after one update, from dreams that begin in every row of `start`; `model` is cast."""
         num_rows = start.stochastic.shape[0]
         num_actions = learned.actor.layers.layers[-1].bias.shape[-1] // 2
-        noise = DreamNoise.draw(model.cell, num_rows, num_actions, self.settings.horizon, key)
-        actor, critics = cast(learned.actor, self.dtype), cast(learned.critics, self.dtype)
-        imagined, wishes = self._imagine(actor, critics, model, start, noise, aim)
-        gradients = self._actor_gradients(learned.actor, imagined.dream.features[:-1], noise.action, wishes)
+        with jax.named_scope("noise"):
+            noise = DreamNoise.draw(model.cell, num_rows, num_actions, self.settings.horizon, key)
+        lessons = self._dream(learned, model, start, noise, aim)
+        with jax.named_scope("actor"):
+            gradients = self._actor_gradients(learned.actor, lessons.features, noise.action, lessons.wishes)
+        imagined = lessons.imagined
         loss, cost_returns = imagined.loss, imagined.cost_returns
         margins = jnp.asarray(self.budgets, jnp.float32) - cost_returns
-        linearisation = Linearisation(loss, margins, gradients[0], gradients[1:])
-        direction, step_memory, info = self.step.direction(learned.step_memory, linearisation)
-        actor, actor_memory, is_actor_skipped = descend(
-            self._actor_optimiser, learned.actor, direction, learned.actor_memory
-        )
-        critics, critic_memory, critic_loss, is_critic_skipped = self._improve_critics(learned, imagined)
+        with jax.named_scope("step"):
+            linearisation = Linearisation(loss, margins, gradients[0], gradients[1:])
+            direction, step_memory, info = self.step.direction(learned.step_memory, linearisation)
+            actor, actor_memory, is_actor_skipped = descend(
+                self._actor_optimiser, learned.actor, direction, learned.actor_memory
+            )
+            critics, critic_memory, is_critic_skipped = jax.vmap(lambda *args: descend(self._critic_optimiser, *args))(
+                learned.critics, lessons.critic_gradients, learned.critic_memory
+            )
+        is_skipped = jnp.maximum(is_actor_skipped, jnp.max(is_critic_skipped))
         info |= {
             "loss": loss,
             "return": jnp.mean(imagined.returns[0]),
             "reward": imagined.reward,
             "doubt": imagined.doubt,
-            "critic_loss": critic_loss[0],
-            "is_skipped": jnp.maximum(info["is_skipped"], jnp.maximum(is_actor_skipped, is_critic_skipped)),
+            "critic_loss": lessons.critic_losses[0],
+            "is_skipped": jnp.maximum(info["is_skipped"], is_skipped),
         }
         for number in range(cost_returns.size):
             pessimistic = imagined.costs[number] + aim.pessimism * imagined.doubt
@@ -168,34 +172,58 @@ class Learner:
                 f"pessimistic_cost_{number}": pessimistic,
                 f"cost_return_{number}": cost_returns[number],
                 f"margin_{number}": margins[number],
-                f"safety_critic_loss_{number}": critic_loss[1 + number],
+                f"safety_critic_loss_{number}": lessons.critic_losses[1 + number],
             }
         return ActorCritic(actor, critics, actor_memory, critic_memory, step_memory), info
 
-    def _imagine(
-        self, actor: Actor, critics: MLP, model: WorldModel, start: State, noise: DreamNoise, aim: Aim
-    ) -> tuple["Imagined", Float[Array, "time row output action"]]:
-        """What dreams say of the actor, and how the loss and each cost return change with every dreamt action.
+    def _dream(self, learned: ActorCritic, model: WorldModel, start: State, noise: DreamNoise, aim: Aim) -> Lessons:
+        """What dreams of the actor teach it and its critics.
 
-        Backwards in three parts: from the outputs to the dream and to the doubt, which takes asking all members;
-        from the doubt to the dream, for those outputs alone that follow its gradient; through the dream to the actions.
+        Backwards in parts: from the outputs to values, doubt and dream; from values, through each critic for its own
+        output; from the doubt, which takes asking all members, for those outputs alone that follow its gradient;
+        and through the dream to the actions.
         """
+        actor = cast(learned.actor, self.dtype)
         pushes = jnp.zeros_like(noise.action)
-        dreamt, to_pushes = jax.vjp(
-            lambda pushes: dream(model.cell, actor, start, noise, pushes, unroll=self.unroll), pushes
-        )
-        (doubt, everyone), to_dream = jax.vjp(lambda dreamt: self._ask_everyone(model, dreamt, noise), dreamt)
-        outputs, to_parts, imagined = jax.vjp(
-            lambda *parts: self._evaluate(critics, model, aim, *parts), dreamt, doubt, everyone, has_aux=True
-        )
-        each = jnp.eye(outputs.size, dtype=outputs.dtype)
-        d_dream, d_doubt, d_everyone = jax.vmap(to_parts, out_axes=(OUTPUT, OUTPUT, OUTPUT + 1))(each)
-        followers = 0 if self.is_doubt_differentiated or self.is_outcome_averaged else 1
-        asked = (d_doubt[:, :, followers:], jax.tree.map(lambda leaf: leaf[:, :, :, followers:], d_everyone))
-        (through_doubt,) = jax.vmap(to_dream, in_axes=((OUTPUT, OUTPUT + 1),), out_axes=OUTPUT)(asked)
-        d_dream = jax.tree.map(lambda whole, part: whole.at[:, :, followers:].add(part), d_dream, through_doubt)
-        (wishes,) = jax.vmap(to_pushes, in_axes=OUTPUT, out_axes=OUTPUT)(d_dream)
-        return imagined, wishes
+        with jax.named_scope("dream"):
+            dreamt, to_pushes = jax.vjp(
+                lambda pushes: dream(model.cell, actor, start, noise, pushes, unroll=self.unroll), pushes
+            )
+            features = dreamt.features
+        with jax.named_scope("everyone"):
+            (doubt, everyone), to_dream = jax.vjp(lambda dreamt: self._ask_everyone(model, dreamt, noise), dreamt)
+        with jax.named_scope("critics"):
+            judged = judge(learned.critics, features, self.dtype)
+        with jax.named_scope("outcomes"):
+            outputs, to_parts, imagined = jax.vjp(
+                lambda *parts: self._evaluate(model, aim, *parts),
+                features,
+                judged.values,
+                doubt,
+                everyone,
+                has_aux=True,
+            )
+            each = jnp.eye(outputs.size, dtype=outputs.dtype)
+            d_features, d_values, d_doubt, d_everyone = jax.vmap(to_parts, out_axes=(OUTPUT, 0, OUTPUT, OUTPUT + 1))(
+                each
+            )
+        with jax.named_scope("critics"):
+            own = jnp.stack([d_values[number, number] for number in range(outputs.size)])
+            d_features += jnp.moveaxis(judged.to_features(own), 0, OUTPUT)
+            critic_losses, critic_gradients = self._critic_lessons(judged, imagined.returns)
+        with jax.named_scope("everyone"):
+            followers = 0 if self.is_doubt_differentiated or self.is_outcome_averaged else 1
+            asked = (d_doubt[:, :, followers:], jax.tree.map(lambda leaf: leaf[:, :, :, followers:], d_everyone))
+            (through_doubt,) = jax.vmap(to_dream, in_axes=((OUTPUT, OUTPUT + 1),), out_axes=OUTPUT)(asked)
+        with jax.named_scope("dream"):
+            size = model.cell.deterministic_size
+            d_states = State(d_features[..., :size], d_features[..., size:])
+            d_actions = jnp.zeros((*noise.action.shape[:OUTPUT], outputs.size, noise.action.shape[-1]), jnp.float32)
+            d_dream = jax.tree.map(
+                lambda whole, part: whole.at[:, :, followers:].add(part), Dream(d_states, d_actions), through_doubt
+            )
+            (wishes,) = jax.vmap(to_pushes, in_axes=OUTPUT, out_axes=OUTPUT)(d_dream)
+        return Lessons(imagined, features[:-1], wishes, critic_losses, critic_gradients)
 
     def _ask_everyone(
         self, model: WorldModel, dreamt: Dream, noise: DreamNoise
@@ -203,10 +231,7 @@ class Learner:
         """How much the members disagree at each step, and where each would have gone, if outcomes are averaged."""
         lead = dreamt.actions.shape[:2]
         before = jax.tree.map(lambda leaf: leaf[:-1].reshape(-1, leaf.shape[-1]), dreamt.states)
-        predict = jax.checkpoint(
-            lambda cell, state, action: cell.predict(state, action), policy=jax.checkpoint_policies.dots_saveable
-        )
-        deterministic, priors = predict(model.cell, before, dreamt.actions.reshape(-1, dreamt.actions.shape[-1]))
+        deterministic, priors = model.cell.predict(before, dreamt.actions.reshape(-1, dreamt.actions.shape[-1]))
         doubt = self.doubt(Disagreement.among(priors.mean, priors.std, axis=0)).reshape(lead)
         if not self.is_outcome_averaged:
             return doubt, None
@@ -216,17 +241,16 @@ class Learner:
         return doubt, features.reshape(features.shape[0], *lead, -1)
 
     def _evaluate(
-        self, critics: MLP, model: WorldModel, aim: Aim, dreamt: Dream, doubt: Array, everyone: Array | None
-    ) -> tuple[Float[Array, " output"], "Imagined"]:
+        self, model: WorldModel, aim: Aim, features: Array, values: Array, doubt: Array, everyone: Array | None
+    ) -> tuple[Float[Array, " output"], Imagined]:
         """The loss −Σ_t γ^t R_t and then the pessimistic cost returns, means over all dreamt states."""
         settings = self.settings
-        reward, costs = model.outcome(dreamt.features[1:] if everyone is None else everyone)
+        reward, costs = model.outcome(features[1:] if everyone is None else everyone)
         if everyone is not None:
             reward, costs = jnp.mean(reward, axis=0), jnp.mean(costs, axis=0)
         bonus = doubt if self.is_doubt_differentiated else jax.lax.stop_gradient(doubt)
         rewards = aim.task * reward + aim.doubt * bonus
         pessimistic = jnp.moveaxis(costs, -1, 0) + aim.pessimism * doubt[None]
-        values = _values(critics, dreamt.features)
         returns = [lambda_returns(rewards, values[0], discount=settings.discount, trace=settings.trace)]
         returns += [
             lambda_returns(cost, value, discount=settings.cost_discount, trace=settings.trace)
@@ -235,44 +259,31 @@ class Learner:
         weights = discount_weights(settings.discount, settings.horizon)[:, None]
         outputs = jnp.stack([-jnp.mean(weights * returns[0]), *(jnp.mean(cost) for cost in returns[1:])])
         imagined = Imagined(
-            dreamt,
-            jnp.stack(returns),
-            outputs[0],
-            outputs[1:],
-            jnp.mean(reward),
-            jnp.mean(costs, axis=(0, 1)),
-            jnp.mean(doubt),
+            jnp.stack(returns), outputs[0], outputs[1:], jnp.mean(reward), jnp.mean(costs, axis=(0, 1)), jnp.mean(doubt)
         )
         return outputs, jax.lax.stop_gradient(imagined)
+
+    def _critic_lessons(
+        self, judged: Judged, returns: Float[Array, "critic time row"]
+    ) -> tuple[Float[Array, " critic"], Float[Array, "critic parameter"]]:
+        """Losses and their gradients: half the squared error of values, weighted by the discount."""
+        discounts = (self.settings.discount, *(self.settings.cost_discount for _ in self.budgets))
+        weights = jnp.stack([discount_weights(d, self.settings.horizon) for d in discounts])[..., None]
+        errors = judged.values[:, :-1] - returns
+        losses = jnp.mean(weights * 0.5 * errors**2, axis=(1, 2))
+        cotangents = weights * errors / errors[0].size
+        return losses, judged.to_weights(jnp.pad(cotangents, ((0, 0), (0, 1), (0, 0))))
 
     def _actor_gradients(
         self, actor: Actor, features: Array, noise: Array, wishes: Float[Array, "time row output action"]
     ) -> Float[Array, "output parameter"]:
         """∂outputs/∂weights = Σ ∂outputs/∂actions · ∂actions/∂weights, over all steps and rows at once."""
-        weights, rest = eqx.partition(actor, eqx.is_array)
-
-        def act(weights: Actor) -> Array:
-            return cast(eqx.combine(weights, rest), self.dtype)(features).sample(noise)
-
-        _, pull_back = jax.vjp(act, weights)
-        return jax.vmap(lambda wish: flat(pull_back(wish)), in_axes=OUTPUT)(wishes)
-
-    def _improve_critics(self, learned: ActorCritic, imagined: Imagined) -> tuple[MLP, Any, Array, Array]:
-        """Critics nearer to the λ-returns, by half the squared error, weighted by the discount."""
-        features = imagined.dream.features[:-1]
-        discounts = (self.settings.discount, *(self.settings.cost_discount for _ in self.budgets))
-        weights = jnp.stack([discount_weights(d, self.settings.horizon) for d in discounts])[..., None]
-
-        def loss(critics: MLP) -> tuple[Array, Array]:
-            values = _values(cast(critics, self.dtype), features)
-            losses = jnp.mean(weights * 0.5 * (values - imagined.returns) ** 2, axis=(1, 2))
-            return jnp.sum(losses), losses
-
-        gradients, losses = jax.grad(loss, has_aux=True)(learned.critics)
-        critics, memory, is_skipped = jax.vmap(lambda *args: descend(self._critic_optimiser, *args))(
-            learned.critics, jax.vmap(flat)(gradients), learned.critic_memory
-        )
-        return critics, memory, losses, jnp.max(is_skipped)
+        layers = cast(actor.layers, self.dtype)
+        features, noise, wishes = (x.reshape(-1, *x.shape[2:]) for x in (features, noise, wishes))
+        outputs, seen = layers.trace(features.astype(self.dtype))
+        _, pull_back = jax.vjp(lambda outputs: actor.distribution(outputs).sample(noise), outputs)
+        (errors,) = jax.vmap(pull_back, in_axes=1, out_axes=1)(wishes)
+        return jax.vmap(flat)(layers.gradients(seen, errors))
 
     @property
     def _actor_optimiser(self) -> optax.GradientTransformation:
@@ -281,13 +292,3 @@ class Learner:
     @property
     def _critic_optimiser(self) -> optax.GradientTransformation:
         return clipped_adam(self.settings.critic_rate)
-
-
-def _values(critics: MLP, features: Float[Array, "time row feature"]) -> Float[Array, "critic time row"]:
-    rows = features.reshape(1, -1, features.shape[-1])
-    return critics(rows)[..., 0].reshape(-1, *features.shape[:-1]).astype(jnp.float32)
-
-
-def aims(entries: Sequence[Aim]) -> Aim:
-    """Several aims as one batch."""
-    return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf, jnp.float32) for leaf in leaves]), *entries)

@@ -17,7 +17,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
-from actsafe.actor_critic.learning import ActorCritic, ActorCriticSettings, Aim, Learner, aims
+from actsafe.actor_critic.aims import Aim, aims
+from actsafe.actor_critic.learning import ActorCritic, ActorCriticSettings, Learner
 from actsafe.agents.phases import Phase
 from actsafe.agents.recipes import Policy, VisionRecipe
 from actsafe.constrained.descent import begin, descend, flat
@@ -213,11 +214,14 @@ class VisionAgent:
             return elbo_loss(model, rows, self.settings.model, model_key, unroll=self._unroll)
 
         (model_loss, explained), gradient = jax.value_and_grad(loss, has_aux=True)(learned)
-        model, memory, is_model_skipped = descend(
-            self._model_optimiser, state.model, flat(gradient), state.model_memory
-        )
+        with jax.named_scope("model_step"):
+            model, memory, is_model_skipped = descend(
+                self._model_optimiser, state.model, flat(gradient), state.model_memory
+            )
+        # Neighbours are from different sequences: blocks of them draw what they believe together.
         starts = jax.tree.map(
-            lambda leaf: leaf.reshape(-1, leaf.shape[-1]).astype(jnp.float32), explained.filtered.state
+            lambda leaf: jnp.swapaxes(leaf, 0, 1).reshape(-1, leaf.shape[-1]).astype(jnp.float32),
+            explained.filtered.state,
         )
         num_active = jax.tree.leaves(state.actor_critics.critics)[0].shape[0]
         usable = cast(state.model, self._dtype)

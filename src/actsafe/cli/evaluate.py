@@ -11,8 +11,8 @@ from actsafe.cli import jax_setup
 from actsafe.cli.halves import HALVES
 from actsafe.cli.options import Flag
 from actsafe.cli.working import console
-from actsafe.experiments.folder import RunFolder
 from actsafe.experiments.settings import ConfigError
+from actsafe.experiments.sweep import open_runs
 
 
 def _none(metavar: str, default: str) -> object:
@@ -27,7 +27,7 @@ class Evaluate:
     """
 
     folder: Annotated[Positional[Path], arg(metavar="RUN")]
-    """The run's folder."""
+    """The run's folder, or a sweep's: then every run is tried, and names of videos end in the seed."""
     task: Annotated[str | None, _none("NAME", "all")] = None
     """swing_up or keep_down; runs from pixels have one task."""
     episodes: Annotated[int | None, _none("N", "5, from pixels 50")] = None
@@ -47,8 +47,18 @@ class Evaluate:
             raise ConfigError(f"--episodes must be at least 1, got {self.episodes}")
         if self.size < 16:
             raise ConfigError(f"--size must be at least 16, got {self.size}")
-        folder = RunFolder.open(self.folder)
-        half = HALVES[folder.kind]
+        folders = open_runs(self.folder)
+        half = HALVES[folders[0].kind]
         jax_setup.prepare(is_double=half.is_double)
-        half.evaluate(self, folder, console())
+        for folder in folders:
+            half.evaluate(self if len(folders) == 1 else self._of_seed(folder.config.seed), folder, console())
         return 0
+
+    def _of_seed(self, seed: int) -> "Evaluate":
+        """The same, with files that are this seed's own."""
+        named = {
+            name: path.with_stem(f"{path.stem}-seed-{seed}")
+            for name in ("video", "predict")
+            if (path := getattr(self, name)) is not None
+        }
+        return dataclasses.replace(self, **named)

@@ -11,17 +11,9 @@ from actsafe.cli import gp_evaluation, pictures, report, vision_evaluation, visi
 from actsafe.experiments.epochs import ticks_per_epoch
 from actsafe.experiments.folder import RunFolder
 from actsafe.experiments.runner import Trainer
-from actsafe.experiments.settings import ConfigError
+from actsafe.experiments.sweep import require_different
 from actsafe.experiments.vision_config import VisionConfig
 from actsafe.experiments.vision_runner import VisionTrainer
-
-
-class Change(NamedTuple):
-    """What an option of `actsafe train` changes."""
-
-    path: str
-    """An entry of the settings."""
-    convert: Callable[[Any], Any] = lambda value: value
 
 
 class Half(NamedTuple):
@@ -29,8 +21,10 @@ class Half(NamedTuple):
 
     is_double: bool
     """Whether they compute in double precision."""
-    changes: Mapping[str, Change]
-    """By option of `actsafe train`; it refuses others."""
+    changes: Mapping[str, str]
+    """The entry of the settings that an option of `actsafe train` changes; it refuses others."""
+    seeds_of_runs: Callable[[tuple[int, ...]], Sequence[Any]]
+    """What `--seeds` changes that entry to, in each run that is then made."""
     check: Callable[[Any], None]
     """Raises `ConfigError` for settings that only show on a closer look that they cannot be run."""
     trainer: Callable[[RunFolder], Trainer | VisionTrainer]
@@ -42,12 +36,9 @@ class Half(NamedTuple):
     """What `actsafe plot` does, given its options: the files that it wrote into a folder."""
 
 
-def _only(seeds: Sequence[int]) -> int:
-    if len(seeds) != 1:
-        raise ConfigError(
-            f"--seeds got {list(seeds)}; expected one number, as a run from pixels has one seed: start a run for each"
-        )
-    return seeds[0]
+def _one_each(seeds: tuple[int, ...]) -> Sequence[int]:
+    require_different(seeds)
+    return seeds
 
 
 def _make_once(config: VisionConfig) -> None:
@@ -60,16 +51,17 @@ HALVES: Mapping[str, Half] = {
     "gp": Half(
         is_double=True,
         changes={
-            "problem": Change("problem"),
-            "algorithm": Change("algorithm"),
-            "seeds": Change("seeds"),
-            "budget": Change("budget"),
-            "episodes": Change("schedule.num_expansion"),
-            "confidence": Change("confidence.kind"),
-            "multiplier": Change("confidence.value"),
-            "process_noise": Change("process_noise_std"),
-            "evaluate_every": Change("evaluate_every"),
+            "problem": "problem",
+            "algorithm": "algorithm",
+            "seeds": "seeds",
+            "budget": "budget",
+            "episodes": "schedule.num_expansion",
+            "confidence": "confidence.kind",
+            "multiplier": "confidence.value",
+            "process_noise": "process_noise_std",
+            "evaluate_every": "evaluate_every",
         },
+        seeds_of_runs=lambda seeds: [seeds],
         check=lambda config: None,
         trainer=Trainer,
         print_run=report.print_run,
@@ -79,13 +71,14 @@ HALVES: Mapping[str, Half] = {
     "vision": Half(
         is_double=False,
         changes={
-            "problem": Change("environment"),
-            "algorithm": Change("algorithm"),
-            "seeds": Change("seed", _only),
-            "budget": Change("budget"),
-            "steps": Change("schedule.total"),
-            "evaluate_every": Change("evaluate_every"),
+            "problem": "environment",
+            "algorithm": "algorithm",
+            "seeds": "seed",
+            "budget": "budget",
+            "steps": "schedule.total",
+            "evaluate_every": "evaluate_every",
         },
+        seeds_of_runs=_one_each,
         check=_make_once,
         trainer=VisionTrainer,
         print_run=vision_report.print_run,

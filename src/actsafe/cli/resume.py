@@ -10,35 +10,58 @@ from tyro.conf import Positional, arg
 from actsafe.cli import jax_setup
 from actsafe.cli.halves import HALVES
 from actsafe.cli.options import Log
+from actsafe.cli.sweep import Jobs, carry_on_all, require_jobs, stay_off_devices
 from actsafe.cli.working import carry_on, console
 from actsafe.experiments.folder import RunFolder
+from actsafe.experiments.kinds import kind_of
+from actsafe.experiments.loggers import LOGGERS
+from actsafe.experiments.settings import require_known
+from actsafe.experiments.sweep import SweepFolder, is_sweep
 
 
 @dataclasses.dataclass(frozen=True)
 class Resume:
-    """Go on with a run exactly where it was stopped."""
+    """Go on with a run exactly where it was stopped.
+
+    Of a sweep, which is what several seeds from pixels are, with every run that is not at its end.
+    """
 
     folder: Annotated[Positional[Path], arg(metavar="RUN")]
-    """The run's folder."""
+    """The run's folder, or a sweep's."""
     log: Log = ()
     """Where metrics go beside the run folder: tensorboard, wandb."""
+    jobs: Jobs = None
+    """How many seeds of a sweep run at once; they share cores, memory and the GPU."""
 
     def run(self, arguments: Sequence[str]) -> int:
         """Do what is left of the run, and say what was found."""
+        require_jobs(self.jobs)
+        return self._go_on_with_all() if is_sweep(self.folder) else self._go_on(arguments)
+
+    def _go_on(self, arguments: Sequence[str]) -> int:
         folder = RunFolder.open(self.folder)
         half = HALVES[folder.kind]
         jax_setup.prepare(is_double=half.is_double)
+        config, done = folder.config, max(folder.num_committed - 1, 0)
+        _announce(folder, f"{done} of {config.num_units} {config.unit}s are done")
+        carry_on(folder, arguments, label=config.algorithm, log=self.log)
         out = console()
-        if folder.is_finished:
-            out.print(f"{folder.path} is finished; nothing is left to do", markup=False, soft_wrap=True)
-        else:
-            config, done = folder.config, max(folder.num_committed - 1, 0)
-            out.print(
-                f"going on with {folder.path}: {done} of {config.num_units} {config.unit}s are done",
-                markup=False,
-                soft_wrap=True,
-            )
-        carry_on(folder, arguments, label=folder.config.algorithm, log=self.log)
         out.print()
         half.print_run(folder, out)
         return 0
+
+    def _go_on_with_all(self) -> int:
+        for name in self.log:
+            require_known("logger", name, LOGGERS)
+        sweep = SweepFolder.open(self.folder)
+        stay_off_devices()
+        jax_setup.prepare(is_double=HALVES[kind_of(sweep.config)].is_double)
+        done = len(sweep.runs) - len(sweep.unfinished)
+        _announce(sweep, f"{done} of {len(sweep.runs)} seeds are done")
+        return carry_on_all(sweep, jobs=self.jobs, log=self.log)
+
+
+def _announce(folder: RunFolder | SweepFolder, standing: str) -> None:
+    path = folder.path
+    text = f"{path} is finished; nothing is left to do" if folder.is_finished else f"going on with {path}: {standing}"
+    console().print(text, markup=False, soft_wrap=True)

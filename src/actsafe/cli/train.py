@@ -11,13 +11,16 @@ from tyro.conf import UseAppendAction, arg
 from actsafe.cli import jax_setup
 from actsafe.cli.halves import HALVES
 from actsafe.cli.options import Flag, Log
+from actsafe.cli.sweep import Jobs, carry_on_all, require_jobs, stay_off_devices
 from actsafe.cli.working import carry_on, console, new_folder
+from actsafe.experiments import provenance
 from actsafe.experiments.config import CONFIDENCE, Config
 from actsafe.experiments.folder import RunFolder
 from actsafe.experiments.kinds import kind_of
 from actsafe.experiments.loggers import LOGGERS
 from actsafe.experiments.presets import PRESETS
 from actsafe.experiments.settings import ConfigError, require_known
+from actsafe.experiments.sweep import SweepFolder
 from actsafe.experiments.vision_presets import VISION_PRESETS
 
 ALL_PRESETS = {**PRESETS, **VISION_PRESETS}
@@ -51,7 +54,7 @@ class Train:
     From pixels: actsafe, actsafe_strict, actsafe_lagrangian, no_pessimism,
     opax, greedy, uniform or optimistic."""
     seeds: Annotated[tuple[int, ...] | None, _changed("N [N ...]")] = None
-    """Independent repetitions, computed side by side; from pixels one."""
+    """Independent repetitions, computed side by side; from pixels by a process each, in FOLDER/seed-N."""
     budget: Annotated[float | None, _changed("COST")] = None
     """Largest cost allowed in an episode."""
     episodes: Annotated[int | None, _changed("N")] = None
@@ -74,38 +77,65 @@ class Train:
     """A new folder for the run."""
     log: Log = ()
     """Where metrics go beside the run folder: tensorboard, wandb."""
+    jobs: Jobs = None
+    """From pixels, how many of several seeds run at once; they share cores, memory and the GPU."""
     dry_run: Flag = False
     """Print all settings that the run would have, as JSON, and do nothing."""
 
     def run(self, arguments: Sequence[str]) -> int:
         """Train, and say what was found."""
-        config = self.config()
+        first, *others = configs = self.configs()
         if self.dry_run:
-            print(json.dumps(config.to_json(), indent=1))
+            print(json.dumps([config.to_json() for config in configs] if others else first.to_json(), indent=1))
             return 0
-        half = HALVES[kind_of(config)]
+        half = HALVES[kind_of(first)]
         for name in self.log:
             require_known("logger", name, LOGGERS)
+        require_jobs(self.jobs)
+        if others:
+            stay_off_devices()
         jax_setup.prepare(is_double=half.is_double)
-        half.check(config)
-        path = self.out or new_folder(Path("runs") / f"{config.subject}-{config.algorithm}")
+        half.check(first)
+        path = self.out or new_folder(Path("runs") / f"{first.subject}-{first.algorithm}")
+        work = self._train_all if others else self._train
+        code = work(configs, path, arguments)
+        if code == 0:
+            out = console()
+            out.print(f"pictures of it: actsafe plot {path}", markup=False, soft_wrap=True)
+            out.print(f"more episodes:  actsafe evaluate {path}", markup=False, soft_wrap=True)
+        return code
+
+    def _train(self, configs: Sequence[Any], path: Path, arguments: Sequence[str]) -> int:
+        (config,) = configs
         folder = RunFolder.create(path, config)
         out = console()
         out.print(f"training {config.algorithm} on {config.subject} in {path}", markup=False, soft_wrap=True)
         carry_on(folder, arguments, label=config.algorithm, log=self.log)
         out.print()
-        half.print_run(folder, out)
-        out.print(f"pictures of it: actsafe plot {path}", markup=False, soft_wrap=True)
-        out.print(f"more episodes:  actsafe evaluate {path}", markup=False, soft_wrap=True)
+        HALVES[folder.kind].print_run(folder, out)
         return 0
 
-    def config(self) -> Any:
-        """The settings asked for."""
+    def _train_all(self, configs: Sequence[Any], path: Path, arguments: Sequence[str]) -> int:
+        sweep = SweepFolder.create(path, configs, command=provenance.command_line(arguments))
+        console().print(
+            f"training {sweep.config.algorithm} on {sweep.config.subject}, seeds {sweep.listed}, in {path}",
+            markup=False,
+            soft_wrap=True,
+        )
+        return carry_on_all(sweep, jobs=self.jobs, log=self.log)
+
+    def configs(self) -> list[Any]:
+        """The settings asked for, of every run."""
         require_known("preset", self.preset, ALL_PRESETS)
         preset = ALL_PRESETS[self.preset]()
+        seeds = [None] if self.seeds is None else HALVES[kind_of(preset)].seeds_of_runs(self.seeds)
+        return [self._config(preset, of_run) for of_run in seeds]
+
+    def _config(self, preset: Any, seeds: Any) -> Any:
+        """The preset with what is to be changed; `seeds` are those of this run, None for the preset's."""
         changes, plain = HALVES[kind_of(preset)].changes, preset.to_json()
         options = {name: getattr(self, name) for name in OPTIONS}
-        options["confidence"] = self._confidence_kind()
+        options |= {"seeds": seeds, "confidence": self._confidence_kind()}
         for name, value in options.items():
             if value is None:
                 continue
@@ -115,8 +145,7 @@ class Train:
                     f"--{name.replace('_', '-')} does not apply to the preset {self.preset}; expected some of {known}, "
                     "or --set with any of its settings"
                 )
-            change = changes[name]
-            override(plain, change.path, change.convert(value))
+            override(plain, changes[name], value)
         for path, value in (assignment(text) for group in self.changes for text in group):
             override(plain, path, value)
         return type(preset).from_json(plain)

@@ -16,6 +16,22 @@ Sums = Mapping[str, Float[Array, ""]]
 """What updates reported, added up."""
 
 
+def compiler_options() -> dict[str, str] | None:
+    """What programs that learn are compiled with, where they are compiled for NVIDIA's devices.
+
+    Model and policies do not wait for each other in an update. Recorded as a graph, convolutions included, what does
+    not depend on each other may run side by side. JAX before 0.11 does not know these options.
+    """
+    is_cuda = jax.default_backend() == "gpu" and "NVIDIA" in jax.devices()[0].device_kind
+    if not is_cuda or jax.__version_info__ < (0, 11):
+        return None
+    recorded = "FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL,DYNAMIC_SLICE_FUSION,CONVOLUTION"
+    return {
+        "xla_gpu_enable_command_buffer": recorded,
+        "xla_gpu_command_buffer_scheduling_mode": "CONCURRENT",
+    }
+
+
 class Learner:
     """Updates of an agent, always `num_updates` of them in a call, which is what the program is compiled for.
 
@@ -24,8 +40,9 @@ class Learner:
 
     def __init__(self, agent: VisionAgent, num_updates: int) -> None:
         self._agent, self.num_updates = agent, num_updates
-        self._from_device = eqx.filter_jit(self._learn_from_device, donate="all-except-first")
-        self._from_host = eqx.filter_jit(self._learn_from_host, donate="all-except-first")
+        choices = {"donate": "all-except-first", "compiler_options": compiler_options()}
+        self._from_device = eqx.filter_jit(self._learn_from_device, **choices)
+        self._from_host = eqx.filter_jit(self._learn_from_host, **choices)
 
     def learn(
         self, state: VisionState, replay: Replay | HostReplay, key: PRNGKeyArray, phase: Phase

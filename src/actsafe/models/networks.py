@@ -52,6 +52,27 @@ class MLP(eqx.Module):
             x = elu(layer(x))
         return self.layers[-1](x)
 
+    def trace(self, x: Float[Array, "row in"]) -> tuple[Float[Array, "row out"], list[Array]]:
+        """The outputs, and what each layer was given, which is what `gradients` needs."""
+        seen = [x]
+        for layer in self.layers[:-1]:
+            seen.append(elu(layer(seen[-1])))
+        return self.layers[-1](seen[-1]), seen
+
+    def gradients(self, seen: list[Array], errors: Float[Array, "row objective out"]) -> "MLP":
+        """∂/∂weights of several objectives, along the leading axis, from their ∂/∂outputs at every row.
+
+        Rows and objectives together are the rows of larger products: of as many as differentiating one objective
+        takes. Weights' gradients are in single precision.
+        """
+        found = []
+        for layer, x in zip(reversed(self.layers), reversed(seen), strict=True):
+            weight = jnp.einsum("ri,roj->oij", x, errors, preferred_element_type=jnp.float32)
+            found.append(Dense(weight, jnp.sum(errors, axis=0, dtype=jnp.float32)))
+            if x is not seen[0]:
+                errors = _elu_backward(x[:, None], jnp.einsum("roj,ij->roi", errors, layer.weight))[0]
+        return MLP(tuple(reversed(found)))
+
 
 def shifted(x: Float[Array, "*lead out"], bias: Float[Array, "*members out"]) -> Float[Array, "*lead out"]:
     """x + b; the members of an ensemble meet the axis before the last two of `x`."""

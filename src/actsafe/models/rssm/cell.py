@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from actsafe.models.networks import Dense, elu, shifted
-from actsafe.models.rssm.gru import gated, gru
+from actsafe.models.rssm.gru import Gates, gru
 from actsafe.models.rssm.hoisting import Layers, hoisted_scan
 
 MIN_STD = 0.1
@@ -188,12 +188,23 @@ class Cell(eqx.Module):
         noise = jax.random.normal(noise_key, (num_steps, num_batch, self.stochastic_size), jnp.float32)
         goes_on = 1.0 - jnp.swapaxes(is_first, 0, 1)[..., None].astype(dtype)
         actions = jnp.swapaxes(actions, 0, 1).astype(dtype) * goes_on
-        entry, gates, size = self.priors.entry, _joined_gates(self.priors), self.stochastic_size
+        entry, size = self.priors.entry, self.stochastic_size
         drawn = jnp.einsum("tba,tah->tbh", actions, entry.weight[members, size:])
         pushes = drawn + entry.bias[members][:, None]
         informed = jnp.swapaxes(self._informed(embeddings), 0, 1)
+        states, outputs = self._loop(pushes, informed, noise, goes_on, members, unroll)
+        prior = self._chosen_prior(states.deterministic, members)
+        result = Filtered(states, Gaussian.of(outputs), prior)
+        return jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), result)
+
+    def _loop(
+        self, pushes: Array, informed: Array, noise: Array, goes_on: Array, members: Int[Array, " time"], unroll: int
+    ) -> tuple[State, Float[Array, "time row outputs"]]:
+        """States, and what the posterior's last layer gave, of all steps."""
+        dtype, size, gates = pushes.dtype, self.stochastic_size, _joined_gates(self.priors)
+        num_steps, num_rows = pushes.shape[:2]
         weights = {
-            "entry": entry.weight[:, :size],
+            "entry": self.priors.entry.weight[:, :size],
             "gates": gates.weight,
             "posterior": self.posterior.hidden.weight[: self.deterministic_size],
             "out": self.posterior.out.weight,
@@ -205,15 +216,15 @@ class Cell(eqx.Module):
             previous, stochastic = carry.deterministic * goes_on, carry.stochastic * goes_on
             entered = elu(layers("entry", stochastic) + push)
             gates = shifted(layers("gates", jnp.concatenate([entered, previous], axis=-1)), gate_bias)
-            both, from_entry, from_state = jnp.split(gates.astype(jnp.float32), _gate_ends(previous.shape[-1]), axis=-1)
-            deterministic = gated(both, from_entry, from_state, previous).astype(dtype)
+            parts = jnp.split(gates.astype(jnp.float32), _gate_ends(previous.shape[-1]), axis=-1)
+            deterministic = Gates.of(*parts).following(previous.astype(jnp.float32)).astype(dtype)
             hidden = elu(layers("posterior", deterministic) + informed)
             outputs = shifted(layers("out", hidden), out_bias)
             stochastic = Gaussian.of(outputs).sample(noise).astype(dtype)
             return State(deterministic, stochastic), (State(deterministic, stochastic), outputs)
 
         out_biases = jnp.broadcast_to(self.posterior.out.bias, (num_steps, 2 * size))
-        start = jax.tree.map(lambda leaf: leaf.astype(dtype), self.begin(num_batch))
+        start = jax.tree.map(lambda leaf: leaf.astype(dtype), self.begin(num_rows))
         _, (states, outputs) = hoisted_scan(
             step,
             weights,
@@ -223,9 +234,7 @@ class Cell(eqx.Module):
             members,
             unroll=unroll,
         )
-        prior = self._chosen_prior(states.deterministic, members)
-        result = Filtered(states, Gaussian.of(outputs), prior)
-        return jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), result)
+        return states, outputs
 
     def _chosen_prior(self, deterministic: Float[Array, "time row deterministic"], members: Int[Array, " time"]):
         rows = deterministic.reshape(1, -1, deterministic.shape[-1])

@@ -3,21 +3,48 @@
 r = σ(x_r + h_r),   z = σ(x_z + h_z),   n = tanh(x_n + r h_n),   h' = n + z (h − n)
 """
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 
-def gated(
-    reset_and_update: Float[Array, "*lead both"],
-    from_entry: Float[Array, "*lead deterministic"],
-    from_state: Float[Array, "*lead deterministic"],
-    previous: Float[Array, "*lead deterministic"],
-) -> Float[Array, "*lead deterministic"]:
-    """h' from x_r + h_r and x_z + h_z, x_n, h_n, and h."""
-    reset, update = jnp.split(jax.nn.sigmoid(reset_and_update), 2, axis=-1)
-    candidate = jnp.tanh(from_entry + reset * from_state)
-    return candidate + update * (previous - candidate)
+class Gates(NamedTuple):
+    """What is between the products and h', and what the way back needs."""
+
+    reset: Float[Array, "*lead deterministic"]
+    """r"""
+    update: Float[Array, "*lead deterministic"]
+    """z"""
+    candidate: Float[Array, "*lead deterministic"]
+    """n"""
+    from_state: Float[Array, "*lead deterministic"]
+    """h_n"""
+
+    @classmethod
+    def of(
+        cls,
+        reset_and_update: Float[Array, "*lead both"],
+        from_entry: Float[Array, "*lead deterministic"],
+        from_state: Float[Array, "*lead deterministic"],
+    ) -> "Gates":
+        """From x_r + h_r and x_z + h_z, x_n, and h_n."""
+        reset, update = jnp.split(jax.nn.sigmoid(reset_and_update), 2, axis=-1)
+        return cls(reset, update, jnp.tanh(from_entry + reset * from_state), from_state)
+
+    def following(self, previous: Float[Array, "*lead deterministic"]) -> Float[Array, "*lead deterministic"]:
+        """h' after h."""
+        return self.candidate + self.update * (previous - self.candidate)
+
+
+def gate_errors(gates: Gates, previous: Array, cotangent: Array) -> tuple[Array, Array, Array, Array]:
+    """∂/∂(x_r, x_z, x_n, h_n) from ∂/∂h'; those of h_r and h_z are the same as of x_r and x_z."""
+    reset, update, candidate, from_state = gates
+    d_candidate = cotangent * (1.0 - update) * (1.0 - candidate * candidate)
+    d_reset = d_candidate * from_state * reset * (1.0 - reset)
+    d_update = cotangent * (previous - candidate) * update * (1.0 - update)
+    return d_reset, d_update, d_candidate, d_candidate * reset
 
 
 @jax.custom_vjp
@@ -26,33 +53,27 @@ def gru(
 ) -> Float[Array, "*lead deterministic"]:
     """h' from (x_r, x_z, x_n), (h_r, h_z, h_n) and h, in the precision of `x` and computed in single precision.
 
-    The way back starts from these inputs again and writes each gradient in one piece. Left to itself it keeps what lies
-    between, in single precision, and puts the gradients together from slices: several times as much traffic.
+    The way back keeps r, z, n and h_n in the precision of `x` and writes each gradient in one piece. Left to itself it
+    keeps more, in single precision, and puts the gradients together from slices: several times as much traffic.
     """
     return _forward(x, h, previous)[0]
 
 
-def _forward(x: Array, h: Array, previous: Array) -> tuple[Array, tuple[Array, Array, Array]]:
-    size = previous.shape[-1]
-    wide_x, wide_h = x.astype(jnp.float32), h.astype(jnp.float32)
-    both = wide_x[..., : 2 * size] + wide_h[..., : 2 * size]
-    following = gated(both, wide_x[..., 2 * size :], wide_h[..., 2 * size :], previous.astype(jnp.float32))
-    return following.astype(x.dtype), (x, h, previous)
+def _forward(x: Array, h: Array, previous: Array) -> tuple[Array, tuple[Gates, Array]]:
+    ends = 2 * previous.shape[-1]
+    x, h, dtype = x.astype(jnp.float32), h.astype(jnp.float32), x.dtype
+    gates = Gates.of(x[..., :ends] + h[..., :ends], x[..., ends:], h[..., ends:])
+    following = gates.following(previous.astype(jnp.float32))
+    return following.astype(dtype), jax.tree.map(lambda part: part.astype(dtype), (gates, previous))
 
 
-def _backward(residuals: tuple[Array, Array, Array], cotangent: Array) -> tuple[Array, Array, Array]:
-    x, h, previous = residuals
-    wide = cotangent.astype(jnp.float32)
-    x_r, x_z, x_n = jnp.split(x.astype(jnp.float32), 3, axis=-1)
-    h_r, h_z, h_n = jnp.split(h.astype(jnp.float32), 3, axis=-1)
-    reset, update = jax.nn.sigmoid(x_r + h_r), jax.nn.sigmoid(x_z + h_z)
-    candidate = jnp.tanh(x_n + reset * h_n)
-    d_candidate = wide * (1.0 - update) * (1.0 - candidate**2)
-    d_reset = d_candidate * h_n * reset * (1.0 - reset)
-    d_update = wide * (previous.astype(jnp.float32) - candidate) * update * (1.0 - update)
+def _backward(residuals: tuple[Gates, Array], cotangent: Array) -> tuple[Array, Array, Array]:
+    dtype = cotangent.dtype
+    gates, previous, cotangent = jax.tree.map(lambda part: part.astype(jnp.float32), (*residuals, cotangent))
+    d_reset, d_update, d_candidate, d_from_state = gate_errors(gates, previous, cotangent)
     d_x = jnp.concatenate([d_reset, d_update, d_candidate], axis=-1)
-    d_h = jnp.concatenate([d_reset, d_update, d_candidate * reset], axis=-1)
-    return d_x.astype(x.dtype), d_h.astype(h.dtype), (wide * update).astype(previous.dtype)
+    d_h = jnp.concatenate([d_reset, d_update, d_from_state], axis=-1)
+    return d_x.astype(dtype), d_h.astype(dtype), (cotangent * gates.update).astype(dtype)
 
 
 gru.defvjp(_forward, _backward)

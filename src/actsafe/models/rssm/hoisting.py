@@ -56,7 +56,7 @@ def hoisted_scan(
     def backward(residuals: Any, cotangents: Any) -> Any:
         pull_back, seen, members = residuals
         d_carry, d_inputs, errors = pull_back(cotangents)
-        d_weights = {name: _gradient(x, errors[name], members, weights[name].shape) for name, x in seen.items()}
+        d_weights = {name: weight_gradient(x, errors[name], members, weights[name].shape) for name, x in seen.items()}
         return d_weights, d_carry, d_inputs, None
 
     run.defvjp(forward, backward)
@@ -85,7 +85,9 @@ def _loop(
             return product if offsets is None else product + offsets[name]
 
         carry, outputs = step(layers, carry, inputs, others)
-        return carry, (outputs, seen)
+        # Each state is computed once: where steps are in one piece, a compiler would rather compute the chain of
+        # cheap operations behind a state again, from step to step a longer one, than write it down.
+        return jax.lax.optimization_barrier(carry), (outputs, seen)
 
     # Products are kept for the way back; what lies between them is cheaper to compute again.
     body = jax.checkpoint(body, prevent_cse=False, policy=jax.checkpoint_policies.dots_saveable)
@@ -93,7 +95,7 @@ def _loop(
     return (carry, outputs), seen
 
 
-def _gradient(
+def weight_gradient(
     x: Float[Array, "time row in"],
     errors: Float[Array, "time row out"],
     members: Int[Array, " time"],

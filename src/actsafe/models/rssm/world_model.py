@@ -117,8 +117,10 @@ class WorldModel(eqx.Module):
     def observe(self, rows: Rows, key: PRNGKeyArray, *, unroll: int = 1) -> Filtered:
         """The states of recorded sequences (batch, time)."""
         observation, action, _, _, is_first = map(jnp.asarray, rows)
-        embeddings = self.encoder(observation.reshape(-1, *observation.shape[2:]))
-        return self.cell.filter(embeddings.reshape(*is_first.shape, -1), action, is_first, key, unroll=unroll)
+        with jax.named_scope("encoder"):
+            embeddings = self.encoder(observation.reshape(-1, *observation.shape[2:]))
+        with jax.named_scope("filter"):
+            return self.cell.filter(embeddings.reshape(*is_first.shape, -1), action, is_first, key, unroll=unroll)
 
     def step(
         self,
@@ -161,7 +163,8 @@ def elbo_loss(
     filtered = model.observe(rows, key, unroll=unroll)
     features = filtered.state.features.reshape(rows.is_first.size, -1)
     observations = jnp.asarray(rows.observation).reshape(-1, *rows.observation.shape[2:])
-    observation_loss = jnp.mean(model.decoder.error(features, observations))
+    with jax.named_scope("decoder"):
+        observation_loss = jnp.mean(model.decoder.error(features, observations))
     outcome = model.outcome(features)
     counts = 1.0 - rows.is_first.ravel().astype(jnp.float32)
     num_counted = jnp.maximum(jnp.sum(counts), 1.0)

@@ -1,0 +1,26 @@
+"""What actor-critics are after."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+Weight = Float[Array, ""] | float
+
+
+class Aim(NamedTuple):
+    """What is maximised, and how costs are judged: numbers, so that several aims are one batch."""
+
+    task: Weight
+    """Weight of the task's reward."""
+    doubt: Weight
+    """Weight of the doubt as a reward: the intrinsic reward, or an optimist's bonus."""
+    pessimism: Weight
+    """Weight of the doubt as a cost."""
+
+
+def aims(entries: Sequence[Aim]) -> Aim:
+    """Several aims as one batch."""
+    return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf, jnp.float32) for leaf in leaves]), *entries)

@@ -1,0 +1,185 @@
+"""What `train` and `resume` do with several seeds of a run from pixels: a process for each, watched by this one."""
+
+import contextlib
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Any
+
+import jax
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+from tyro.conf import arg
+
+from actsafe.cli import vision_report
+from actsafe.cli.crew import Crew, Task, actsafe_command, hanging_up_stops
+from actsafe.cli.progress import duration
+from actsafe.cli.stopping import Stopped, StopRequests
+from actsafe.cli.working import console
+from actsafe.experiments.folder import RunFolder
+from actsafe.experiments.settings import ConfigError
+from actsafe.experiments.storage import StorageError
+from actsafe.experiments.sweep import SweepFolder
+from actsafe.experiments.vision_runner import VisionTrainer, gib
+
+Jobs = Annotated[int | None, arg(metavar="N", help_behavior_hint="(default: all)")]
+"""An option: how many seeds run at once."""
+LOG = "log.txt"
+"""Of a seed's process, in its run folder."""
+AS_ASKED = (0, 128 + signal.SIGTERM, -signal.SIGTERM)
+"""Exit codes of processes that were told to stop: done all the same, stopped by themselves, not yet able to."""
+
+
+def require_jobs(jobs: int | None) -> None:
+    """Raise `ConfigError` for a number of processes that there cannot be."""
+    if jobs is not None and jobs < 1:
+        raise ConfigError(f"--jobs must be at least 1, got {jobs}: so many seeds run at once. Leave it out for all")
+
+
+def stay_off_devices() -> None:
+    """Let JAX use the CPU in this process, before it uses anything: the GPU is for those who compute."""
+    jax.config.update("jax_platforms", "cpu")
+
+
+def carry_on_all(sweep: SweepFolder, *, jobs: int | None, log: Sequence[str]) -> int:
+    """The exit code after doing what is left of every seed, 1 where some failed; what all found is printed.
+
+    `jobs` bounds how many work at once (None: all), `log` names where metrics go beside the run folders.
+    """
+    out, left = console(), sweep.unfinished
+    options = ("--log", *log) if log else ()
+    tasks = {seed: Task(actsafe_command("resume", run.path, *options), run.path / LOG) for seed, run in left.items()}
+    failed = _work(sweep, tasks, jobs or len(tasks), out) if tasks else {}
+    for seed, run in sweep.runs.items():
+        out.print(f"\nseed {seed}")
+        vision_report.print_run(run, out)
+    _tell_of(failed, tasks)
+    if failed:
+        _complain(f"error: seed {', '.join(map(str, failed))} of {sweep.listed} failed. Once mended: {_go_on(sweep)}")
+    return 1 if failed else 0
+
+
+def _work(sweep: SweepFolder, tasks: Mapping[int, Task], num_at_once: int, out: Console) -> dict[int, int]:
+    """The exit codes of the seeds that failed, by seed."""
+    crew = Crew(tasks, num_at_once)
+    with sweep.locked(), StopRequests() as requests, hanging_up_stops():
+        # Never run: it knows what a run needs, and how to put an epoch into words.
+        trainer = VisionTrainer(next(iter(sweep.runs.values())))
+        trainer.fleet.close()
+        sweep.require_disk(trainer.disk_bytes)
+        out.print(f"checkpoints need up to {gib(len(sweep.runs) * trainer.disk_bytes)} on the disk, of all seeds")
+        with watched(sweep, trainer.describe, out) as look:
+
+            def look_and_listen() -> None:
+                look()
+                requests.check()
+
+            try:
+                crew.work(look_and_listen)
+            except Stopped as stop:
+                _tell_of({seed: code for seed, code in crew.exit_codes.items() if code not in AS_ASKED}, tasks)
+                raise Stopped(stop.signal_number, _stopped(sweep)) from None
+    return {seed: code for seed, code in crew.exit_codes.items() if code != 0}
+
+
+def _stopped(sweep: SweepFolder) -> str:
+    units = f"{sweep.config.num_units} {sweep.config.unit}s"
+    kept = ", ".join(f"{_done(run)} of {units} of seed {seed}" for seed, run in sweep.runs.items())
+    return f"stopped: {kept} are kept in {sweep.path}. Go on with: {_go_on(sweep)}"
+
+
+def _go_on(sweep: SweepFolder) -> str:
+    return f"actsafe resume {shlex.quote(str(sweep.path))}"
+
+
+def _tell_of(failed: Mapping[int, int], tasks: Mapping[int, Task]) -> None:
+    for seed, code in failed.items():
+        ending = f"exit code {code}" if code > 0 else f"ended by {signal.Signals(-code).name}"
+        log = tasks[seed].log
+        _complain(f"seed {seed} failed ({ending}); the end of {log}:\n{tasks[seed].last_words()}")
+
+
+def _done(run: RunFolder) -> int:
+    return max(run.num_committed - 1, 0)
+
+
+def _complain(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def watched(
+    sweep: SweepFolder, describe: Callable[[list[dict[str, Any]]], str], out: Console
+) -> Iterator[Callable[[], None]]:
+    """A context with a function that looks at the run folders: a line per epoch, and on a terminal a bar for all."""
+    if not out.is_terminal:
+        yield _Watch(sweep, describe, out).look
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None),
+        TextColumn("{task.completed} of {task.total} epochs"),
+        TextColumn("{task.fields[left]}"),
+    )
+    with Progress(*columns, console=out) as progress:
+        yield _Watch(sweep, describe, out, progress).look
+
+
+class _Watch:
+    """Sees what the processes have committed: they need not tell."""
+
+    def __init__(
+        self,
+        sweep: SweepFolder,
+        describe: Callable[[list[dict[str, Any]]], str],
+        out: Console,
+        progress: Progress | None = None,
+    ) -> None:
+        self._runs, self._describe, self._out, self._progress = sweep.runs, describe, out, progress
+        self._unit, self._num_units = sweep.config.unit, sweep.config.num_units
+        self._seen = {seed: _done(run) for seed, run in sweep.runs.items()}
+        self._started, self._begun = time.monotonic(), sum(self._seen.values())
+        self._total = self._num_units * len(sweep.runs)
+        if progress is not None:
+            title = f"{sweep.config.algorithm}  seeds {sweep.listed}"
+            self._bar = progress.add_task(title, total=self._total, completed=self._begun, left="")
+
+    def look(self) -> None:
+        """Show the epochs that are new."""
+        for seed, run in self._runs.items():
+            # Less than before: a process has set a damaged epoch aside, and computes it again.
+            self._seen[seed] = min(self._seen[seed], _done(run))
+            # An epoch that is set aside this very moment cannot be read; the next look will do.
+            with contextlib.suppress(StorageError):
+                for row in _rows(run, self._seen[seed]):
+                    self._seen[seed] += 1
+                    self._show(seed, row)
+        if self._progress is not None:
+            self._progress.update(self._bar, completed=sum(self._seen.values()), left=self._left())
+
+    def _show(self, seed: int, row: Mapping[str, Any]) -> None:
+        width = max(len(str(known)) for known in self._runs)
+        parts = [
+            f"seed {seed:<{width}}  {self._unit} {row[self._unit]} of {self._num_units}",
+            self._describe([dict(row)]),
+            *([self._left()] if self._progress is None else []),
+        ]
+        self._out.print("  ".join(parts), soft_wrap=True, highlight=False, markup=False)
+
+    def _left(self) -> str:
+        done, elapsed = sum(self._seen.values()), time.monotonic() - self._started
+        if done == self._total:
+            return f"all done in {duration(elapsed)}"
+        if done == self._begun:
+            return "first epochs under way"
+        return f"{duration((self._total - done) * elapsed / (done - self._begun))} left for all"
+
+
+def _rows(run: RunFolder, seen: int) -> list[dict[str, Any]]:
+    """Metrics of the epochs after the first `seen`, each with what it took."""
+    if _done(run) <= seen:
+        return []
+    metrics, timing = run.rows("metrics"), run.timing()[1:]
+    return [{**row, "timing": seconds} for row, seconds in zip(metrics, timing, strict=False)][seen:]

@@ -1,0 +1,62 @@
+"""The kernel, interpreted, dreams what the loop dreams; whether it compiles for a GPU only a GPU can say."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from actsafe.actor_critic.actor import Actor
+from actsafe.actor_critic.dream_kernel import Draws, dream_states
+from actsafe.actor_critic.imagination import DreamNoise, dream
+from actsafe.models.networks import cast
+from actsafe.models.rssm.cell import Cell, State
+
+STEPS, ROWS = 3, 32
+
+
+def make(key, *, deterministic, stochastic, hidden, width):
+    keys = jax.random.split(key, 5)
+    sizes = {"deterministic": deterministic, "stochastic": stochastic, "hidden": hidden}
+    cell = Cell.create(**sizes, embedding=4, action=2, num_members=3, member_noise=1.0, key=keys[0])
+    actor = Actor.create(deterministic + stochastic, 2, width=width, depth=2, initial_std=1.0, key=keys[1])
+    start = State(*(jax.random.normal(keys[2], (ROWS, size), jnp.float32) for size in (deterministic, stochastic)))
+    return cell, actor, start, DreamNoise.draw(cell, ROWS, 2, STEPS, keys[3])
+
+
+def test_states_actions_and_gradients_are_those_of_the_loop(key):
+    # Sizes that are no powers of 2, so that pieces have ends that count nothing; hidden is as wide as the state.
+    cell, actor, start, noise = make(key, deterministic=37, stochastic=5, hidden=37, width=19)
+
+    def both(run):
+        result, pull_back = jax.vjp(run, jnp.zeros((STEPS, ROWS, 2), jnp.float32))
+        several = jax.tree.map(lambda leaf: jnp.stack([jnp.sin(7 * leaf), jnp.cos(leaf)], axis=2), result)
+        return result, jax.vmap(pull_back, in_axes=2, out_axes=2)(several)[0]
+
+    @jax.jit
+    def looped():
+        return both(lambda pushes: tuple(dream(cell, actor, start, noise, pushes)))
+
+    @jax.jit
+    def in_a_kernel():
+        return both(lambda pushes: dream_states(pushes, cell.priors, actor, start, Draws(*noise), True))
+
+    for ours, expected in zip(jax.tree.leaves(in_a_kernel()), jax.tree.leaves(looped()), strict=True):
+        assert np.abs(expected).max() > 0.01
+        np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_kernel_lowers_for_cuda(key):
+    everything = cast(make(key, deterministic=200, stochastic=60, hidden=200, width=400)[:3], jnp.bfloat16)
+    noise = DreamNoise.draw(everything[0], ROWS, 2, STEPS, key)
+    arrays, rest = eqx.partition((*everything, noise), eqx.is_array)
+
+    def run(arrays):
+        cell, actor, start, noise = eqx.combine(arrays, rest)
+        pushes = jnp.zeros((STEPS, ROWS, 2), jnp.float32)
+        result, pull_back = jax.vjp(
+            lambda pushes: dream_states(pushes, cell.priors, actor, start, Draws(*noise), False), pushes
+        )
+        return pull_back(result)
+
+    text = jax.jit(run).trace(arrays).lower(lowering_platforms=("cuda",)).as_text()
+    assert "dream_back" in text
