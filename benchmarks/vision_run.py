@@ -60,6 +60,7 @@ class Training:
         self._number, self._waits = 0, False
         self._compilation = CompileClock()
         self._seconds: dict[str, float] = {}
+        self._within = 0.0
         for name, owner, method in (
             ("simulation", fleet, "reset"),
             ("simulation", fleet, "step"),
@@ -69,16 +70,19 @@ class Training:
             setattr(owner, method, self._watched(name, getattr(owner, method)))
 
     def _watched(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, its seconds added to those of `name`, which are the device's too where we wait for it."""
+        """The function, its seconds added to those of `name`, less those of watched functions that it calls itself;
+        they are the device's too where we wait for it."""
 
         def call(*args: Any) -> Any:
             if self._waits:
-                jax.block_until_ready(args)
-            started = time.perf_counter()
+                jax.block_until_ready([arg for arg in args if not callable(arg)])
+            started, outer, self._within = time.perf_counter(), self._within, 0.0
             result = function(*args)
             if self._waits:
                 jax.block_until_ready(result)
-            self._seconds[name] = self._seconds.get(name, 0.0) + time.perf_counter() - started
+            seconds = time.perf_counter() - started
+            self._seconds[name] = self._seconds.get(name, 0.0) + seconds - self._within
+            self._within = outer + seconds
             return result
 
         return call
@@ -107,10 +111,10 @@ class Training:
         simulation, collecting, learning = (
             self._seconds.get(name, 0.0) for name in ("simulation", "collecting", "learning")
         )
-        rest = {"learning": learning, "other": seconds - collecting - learning}
+        rest = {"learning": learning, "other": seconds - simulation - collecting - learning}
         if isinstance(self.fleet, ProblemFleet):
             return {"simulation_acting_and_rendering": collecting} | rest
-        return {"simulation": simulation, "acting_and_rendering": collecting - simulation} | rest
+        return {"simulation": simulation, "acting_and_rendering": collecting} | rest
 
     def evaluation(self, num_episodes: int) -> dict[str, Any]:
         """Times of so many episodes, once the first have compiled what they need."""

@@ -8,14 +8,16 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import PRNGKeyArray
 
 from actsafe.adapters.fleet import Fleet
+from actsafe.agents.phases import Phase
 from actsafe.agents.recipes import Policy
 from actsafe.agents.vision import VisionAgent, VisionState
 from actsafe.data.replay import HostReplay, Replay, require_sound
-from actsafe.experiments.collecting import Block, Way, make_collector
+from actsafe.experiments.collecting import Block, Meanwhile, Way, make_collector
 from actsafe.experiments.errors import UserError
-from actsafe.experiments.learning import Learner, added
+from actsafe.experiments.learning import Learner, Sums, added
 from actsafe.experiments.recording import Outcome, Tally
 from actsafe.experiments.settings import ConfigError
 from actsafe.experiments.vision_config import VisionConfig
@@ -68,7 +70,9 @@ class Loop:
         self.steps_per_tick = fleet.num_envs * fleet.action_repeat
         self.on_steps: Callable[[int], None] = lambda num_steps: None
         self._collector = make_collector(agent, fleet)
-        self._learner = Learner(agent, max(1, self._updates_due(config.decisions_per_cycle * self.steps_per_tick)))
+        # Where learning overlaps with simulating, a call is what a tick has time for; else it is that of a cycle.
+        ticks = 1 if self._collector.overlaps else config.decisions_per_cycle
+        self._learner = Learner(agent, max(1, self._updates_due(ticks * self.steps_per_tick)))
 
     def ticks_of(self, num_episodes: int) -> int:
         """Ticks in which the environments together end so many episodes that have their full length."""
@@ -77,35 +81,35 @@ class Loop:
     def epoch(self, number: int, standing: Standing, replay: AnyReplay) -> Epoch:
         """One epoch of training. `standing` and `replay` are given up."""
         started = time.perf_counter()
-        agent, num_steps, num_updates = standing.agent, int(standing.num_steps), int(standing.num_updates)
-        phase = self.config.phase(number)
+        phase, num_steps = self.config.phase(number), int(standing.num_steps)
         way = Way(self.agent.recipe.policy(phase))
         act_key, learn_key = jax.random.split(self._key(number, TRAINING))
-        tally, reported = self._tally(), None
-        num_rows = (number - 1) * self.num_ticks
+        pupil = Pupil(self._learner, standing.agent, int(standing.num_updates), learn_key, phase)
+        tally, num_rows = self._tally(), (number - 1) * self.num_ticks
         self._collector.begin(self._seed(number, TRAINING))
         for cycle, count in enumerate(self._cycles(self.num_ticks)):
+            # What steps so far are due is learned while this cycle's are made, spread over its ticks.
+            learn = pupil.spread(replay, self._updates_owed(pupil, num_rows, num_steps), count)
             with _explained(f"epoch {number}"):
-                block = self._collector.collect(agent, count, way, jax.random.fold_in(act_key, cycle))
+                block = self._collector.collect(pupil.agent, count, way, jax.random.fold_in(act_key, cycle), learn)
                 rows = block.rows()
                 require_sound(rows, self.fleet.name)
             replay = replay.append(rows)
             tally.add(block)
             num_rows, num_steps = num_rows + count, num_steps + block.num_decisions * self.fleet.action_repeat
-            while num_rows >= self.config.agent.sequence_length and self._is_behind(num_updates, num_steps):
-                key = jax.random.fold_in(learn_key, num_updates)
-                agent, sums = self._learner.learn(agent, replay, key, phase)
-                reported = sums if reported is None else added(reported, sums)
-                num_updates += self._learner.num_updates
+            if not self._collector.overlaps:
+                pupil.learn(replay, pupil.num_updates + self._updates_owed(pupil, num_rows, num_steps))
             self.on_steps(count * self.steps_per_tick)
-        after = Standing(agent, np.int32(num_steps), np.int32(num_updates))
-        num_new_steps, num_new_updates = num_steps - int(standing.num_steps), num_updates - int(standing.num_updates)
-        learned = {name: float(total) / num_new_updates for name, total in (reported or {}).items()}
+        pupil.learn(replay, pupil.num_updates + self._updates_owed(pupil, num_rows, num_steps))
+        num_new_steps, num_new_updates = (
+            num_steps - int(standing.num_steps),
+            pupil.num_updates - int(standing.num_updates),
+        )
         return Epoch(
-            after,
+            Standing(pupil.agent, np.int32(num_steps), np.int32(pupil.num_updates)),
             replay,
             tally.outcomes(),
-            learned,
+            {name: float(total) / num_new_updates for name, total in (pupil.reported or {}).items()},
             num_new_steps,
             num_new_updates,
             seconds=time.perf_counter() - started,
@@ -139,9 +143,10 @@ class Loop:
     def _updates_due(self, num_steps: int) -> int:
         return num_steps * self.config.updates_per_1000_steps // 1000
 
-    def _is_behind(self, num_updates: int, num_steps: int) -> bool:
-        """Whether a call's worth of updates is due: what is short of that waits for the next cycle."""
-        return num_updates + self._learner.num_updates <= self._updates_due(num_steps)
+    def _updates_owed(self, pupil: "Pupil", num_rows: int, num_steps: int) -> int:
+        """Updates that these steps are due and that were not done; none before there is a sequence to learn from."""
+        is_possible = num_rows >= self.config.agent.sequence_length
+        return max(0, self._updates_due(num_steps) - pupil.num_updates) if is_possible else 0
 
     def _tally(self) -> Tally:
         return Tally(self.fleet.num_envs, len(self.fleet.cost_names))
@@ -152,6 +157,30 @@ class Loop:
     def _seed(self, epoch: int, stream: int) -> int:
         """For the environments."""
         return int(np.random.SeedSequence((self.config.seed, epoch, stream)).generate_state(1)[0])
+
+
+class Pupil:
+    """An agent that learns, and how far it has come."""
+
+    def __init__(self, learner: Learner, agent: VisionState, num_updates: int, key: PRNGKeyArray, phase: Phase) -> None:
+        self._learner, self._key, self._phase = learner, key, phase
+        self.agent, self.num_updates = agent, num_updates
+        self.reported: Sums | None = None
+        """What the updates reported, added up."""
+
+    def learn(self, replay: AnyReplay, until: int) -> VisionState:
+        """The agent after as many whole calls of updates as there are before `until`; no call waits for the device."""
+        while self.num_updates + self._learner.num_updates <= until:
+            key = jax.random.fold_in(self._key, self.num_updates)
+            self.agent, sums = self._learner.learn(self.agent, replay, key, self._phase)
+            self.reported = sums if self.reported is None else added(self.reported, sums)
+            self.num_updates += self._learner.num_updates
+        return self.agent
+
+    def spread(self, replay: AnyReplay, num_updates: int, num_ticks: int) -> Meanwhile:
+        """What learns as many updates, from what the replay holds now, over so many ticks."""
+        first = self.num_updates
+        return lambda _, tick: self.learn(replay, first + num_updates * (tick + 1) // num_ticks)
 
 
 def ticks_per_epoch(config: VisionConfig, fleet: Fleet) -> int:

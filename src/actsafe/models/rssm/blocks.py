@@ -27,7 +27,7 @@ IS_AVAILABLE = all(hasattr(triton, name) for name in ("CompilerParams", "debug_b
 BLOCK = 16
 """Rows of a program: the fewest that a product on tensor cores takes."""
 
-MOST_OUT, MOST_IN = 512, 32
+MOST_OUT, MOST_IN = 256, 32
 """Columns that are written at once, and inputs of a layer that are summed over at once: powers of 2."""
 
 NUM_WARPS, NUM_STAGES = 8, 3

@@ -213,15 +213,16 @@ class Cell(eqx.Module):
         def step(layers: Layers, carry: State, inputs: tuple, others: tuple) -> tuple[State, tuple[State, Array]]:
             push, informed, gate_bias, out_bias = inputs
             noise, goes_on = others
-            previous, stochastic = carry.deterministic * goes_on, carry.stochastic * goes_on
-            entered = elu(layers("entry", stochastic) + push)
+            previous = carry.deterministic
+            entered = elu(layers("entry", carry.stochastic) + push)
             gates = shifted(layers("gates", jnp.concatenate([entered, previous], axis=-1)), gate_bias)
             parts = jnp.split(gates.astype(jnp.float32), _gate_ends(previous.shape[-1]), axis=-1)
             deterministic = Gates.of(*parts).following(previous.astype(jnp.float32)).astype(dtype)
             hidden = elu(layers("posterior", deterministic) + informed)
             outputs = shifted(layers("out", hidden), out_bias)
-            stochastic = Gaussian.of(outputs).sample(noise).astype(dtype)
-            return State(deterministic, stochastic), (State(deterministic, stochastic), outputs)
+            state = State(deterministic, Gaussian.of(outputs).sample(noise).astype(dtype))
+            # What the next step is given: where an episode begins then, nothing.
+            return State(state.deterministic * goes_on, state.stochastic * goes_on), (state, outputs)
 
         out_biases = jnp.broadcast_to(self.posterior.out.bias, (num_steps, 2 * size))
         start = jax.tree.map(lambda leaf: leaf.astype(dtype), self.begin(num_rows))
@@ -230,7 +231,7 @@ class Cell(eqx.Module):
             weights,
             start,
             (pushes, informed, gates.bias[members], out_biases),
-            (noise, goes_on),
+            (noise, jnp.concatenate([goes_on[1:], goes_on[:1]])),
             members,
             unroll=unroll,
         )
