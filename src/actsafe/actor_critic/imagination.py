@@ -13,7 +13,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from actsafe.actor_critic.actor import Actor
-from actsafe.actor_critic.dream_kernel import Draws, dream_states
+from actsafe.actor_critic.dream_forward import Draws
+from actsafe.actor_critic.dream_kernel import dream_states
 from actsafe.models.rssm import blocks
 from actsafe.models.rssm.cell import Cell, State
 

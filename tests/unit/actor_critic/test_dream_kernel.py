@@ -1,12 +1,16 @@
 """The kernel, interpreted, dreams what the loop dreams; whether it compiles for a GPU only a GPU can say."""
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from actsafe.actor_critic.actor import Actor
-from actsafe.actor_critic.dream_kernel import Draws, dream_states
+from actsafe.actor_critic.dream_forward import Draws
+from actsafe.actor_critic.dream_kernel import dream_states
 from actsafe.actor_critic.imagination import DreamNoise, dream
 from actsafe.models.networks import cast
 from actsafe.models.rssm.cell import Cell, State
@@ -23,26 +27,29 @@ def make(key, *, deterministic, stochastic, hidden, width):
     return cell, actor, start, DreamNoise.draw(cell, ROWS, 2, STEPS, keys[3])
 
 
-def test_states_actions_and_gradients_are_those_of_the_loop(key):
-    # Sizes that are no powers of 2, so that pieces have ends that count nothing; hidden is as wide as the state.
+@pytest.mark.parametrize("num_cotangents", [1, 2, 3])
+def test_states_actions_and_gradients_are_those_of_the_loop(num_cotangents, key):
+    """Of two actors at once, as agents that explore have them; 3 cotangents are no power of 2, and go one by one."""
+    # Sizes that are no powers of 2 either, so that pieces have ends that count nothing.
     cell, actor, start, noise = make(key, deterministic=37, stochastic=5, hidden=37, width=19)
+    actors = jax.tree.map(lambda leaf: jnp.stack([leaf, 2.0 * leaf]), actor)
+    noises = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf[::-1]]), noise)
 
     def both(run):
-        result, pull_back = jax.vjp(run, jnp.zeros((STEPS, ROWS, 2), jnp.float32))
-        several = jax.tree.map(lambda leaf: jnp.stack([jnp.sin(7 * leaf), jnp.cos(leaf)], axis=2), result)
-        return result, jax.vmap(pull_back, in_axes=2, out_axes=2)(several)[0]
+        def one(actor, noise):
+            result, pull_back = jax.vjp(functools.partial(run, actor, noise), jnp.zeros((STEPS, ROWS, 2), jnp.float32))
+            several = jax.tree.map(
+                lambda leaf: jnp.stack([jnp.sin(n + 3 * leaf) for n in range(num_cotangents)], axis=2), result
+            )
+            return result, jax.vmap(pull_back, in_axes=2, out_axes=2)(several)[0]
 
-    @jax.jit
-    def looped():
-        return both(lambda pushes: tuple(dream(cell, actor, start, noise, pushes)))
+        return eqx.filter_jit(eqx.filter_vmap(one))(actors, noises)
 
-    @jax.jit
-    def in_a_kernel():
-        return both(lambda pushes: dream_states(pushes, cell.priors, actor, start, Draws(*noise), True))
-
-    for ours, expected in zip(jax.tree.leaves(in_a_kernel()), jax.tree.leaves(looped()), strict=True):
+    looped = both(lambda actor, noise, pushes: tuple(dream(cell, actor, start, noise, pushes)))
+    ours = both(lambda actor, noise, pushes: dream_states(pushes, cell.priors, actor, start, Draws(*noise), True))
+    for one, expected in zip(jax.tree.leaves(ours), jax.tree.leaves(looped), strict=True):
         assert np.abs(expected).max() > 0.01
-        np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(one, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_the_kernel_lowers_for_cuda(key):

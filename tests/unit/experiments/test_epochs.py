@@ -173,8 +173,8 @@ class Overlapping(Random):
 
 def test_learning_is_spread_over_the_ticks_of_the_next_cycle(config, fleet, agent, fresh, monkeypatch):
     """An epoch is two cycles of 13 ticks. The first has 2 x 12 decisions, each of 2 steps, after the rows that begin
-    the episodes. At 500 updates in 1000 steps these 48 are due 24 updates, which the second cycle does, 2 at a time; the
-    rest follows it."""
+    the episodes. At 500 updates in 1000 steps these 48 are due 24 updates. The second cycle does them, 2 at a time, and
+    the rest follows it."""
     config = dataclasses.replace(config, updates_per_1000_steps=500)
     with monkeypatch.context() as patch:
         patch.setattr(epochs, "make_collector", lambda *_: Overlapping(fleet))

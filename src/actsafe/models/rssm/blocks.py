@@ -28,7 +28,8 @@ BLOCK = 16
 """Rows of a program: the fewest that a product on tensor cores takes."""
 
 MOST_OUT, MOST_IN = 256, 32
-"""Columns that are written at once, and inputs of a layer that are summed over at once: powers of 2."""
+"""Columns that are written at once, and inputs of several layers that are summed over at once, twice as many of one:
+powers of 2."""
 
 NUM_WARPS, NUM_STAGES = 8, 3
 """Threads of a program in groups of 32, and pieces of weights that are on their way at the same time."""
@@ -62,7 +63,7 @@ class Place(NamedTuple):
 
 
 class Block(NamedTuple):
-    """The rows of this program."""
+    """Rows that a program is for."""
 
     number: Int[Array, ""]
     rows: Int[Array, " block"]
@@ -70,9 +71,18 @@ class Block(NamedTuple):
     """Whether the kernel is run, slowly, where there is no GPU."""
 
     @classmethod
-    def mine(cls, interpret: bool) -> "Block":
-        number = pl.program_id(0)
-        return cls(number, number * BLOCK + jnp.arange(BLOCK, dtype=jnp.int32), interpret)
+    def mine(cls, interpret: bool, copies: int = 1) -> "Block":
+        """The block with this program's number, of rows that there are several copies of, one next to the other."""
+        number, size = pl.program_id(0), BLOCK * copies
+        return cls(number, number * size + jnp.arange(size, dtype=jnp.int32), interpret)
+
+    def originals(self, copies: int) -> "Block":
+        """Of every row the one that it is a copy of, in stores that have each once."""
+        return self._replace(rows=self.rows // copies)
+
+    def nothing(self, columns: Columns) -> Piece:
+        """What sums start from."""
+        return jnp.zeros((self.rows.size, columns.size), jnp.float32)
 
     def read(self, store: Any, *lead: Any, columns: Columns, width: int, offset: int = 0) -> Piece:
         """A piece of a store (*lead, row, column), in single precision; nothing beyond `width`."""
@@ -158,7 +168,8 @@ def products(block: Block, source: Source, layers: Sequence[Layer], columns: Col
         matrices = [layer.read(entries, source.size, columns, width) for layer in layers]
         return tuple(total + _dot(x, matrix) for total, matrix in zip(so_far, matrices, strict=True))
 
-    return _accumulate(source.size, tuple(nothing(columns) for _ in layers), add)
+    most = MOST_IN if len(layers) > 1 else 2 * MOST_IN
+    return _accumulate(source.size, most, tuple(block.nothing(columns) for _ in layers), add)
 
 
 def product(block: Block, source: Source, layer: Layer, columns: Columns, width: int) -> Piece:
@@ -176,12 +187,13 @@ def products_back(block: Block, terms: Sequence[tuple[Source, Layer]], columns: 
             so_far += _dot(source.read(block, entries), matrix, trans_b=True)
         return so_far
 
-    return _accumulate(size, nothing(columns), add)
+    most = MOST_IN if len(terms) > 1 else 2 * MOST_IN
+    return _accumulate(size, most, block.nothing(columns), add)
 
 
-def _accumulate(size: int, start: Any, body: Callable[[Entries, Any], Any]) -> Any:
-    """What `body(entries, so_far)` makes of `start` over the pieces of `size` entries."""
-    width = _piece(size, MOST_IN)
+def _accumulate(size: int, most: int, start: Any, body: Callable[[Entries, Any], Any]) -> Any:
+    """What `body(entries, so_far)` makes of `start` over the pieces, of at most `most`, of `size` entries."""
+    width = _piece(size, most)
 
     def one(number: Array, so_far: Any) -> Any:
         return body(number * width + jnp.arange(width, dtype=jnp.int32), so_far)
@@ -191,11 +203,6 @@ def _accumulate(size: int, start: Any, body: Callable[[Entries, Any], Any]) -> A
 
 def _dot(x: Float[Array, "block entry"], matrix: Array, *, trans_b: bool = False) -> Piece:
     return triton.dot(x, matrix, trans_b=trans_b).astype(jnp.float32)
-
-
-def nothing(columns: Columns) -> Piece:
-    """What sums start from."""
-    return jnp.zeros((BLOCK, columns.size), jnp.float32)
 
 
 def softplus(x: Array) -> Array:

@@ -71,6 +71,7 @@ def advance(
 
 def go_back(
     block: Block,
+    originals: Block,
     columns: Columns,
     cotangent: Array,
     kept: Kept,
@@ -81,10 +82,10 @@ def go_back(
     passed: Any,
 ) -> None:
     """Write the errors of all gates at these columns to `errors` (*lead, row, 4 · size), and to `passed` (row, size)
-    what reaches h past the gates."""
+    what reaches h past the gates; what was kept is that of `originals`."""
     size = previous.size
-    values = Gates(*(block.read(store, *kept_lead, columns=columns, width=size) for store in kept))
-    before = previous.read(block, columns).astype(jnp.float32)
+    values = Gates(*(originals.read(store, *kept_lead, columns=columns, width=size) for store in kept))
+    before = previous.read(originals, columns).astype(jnp.float32)
     parts = gate_errors(values, before, cotangent)
     for number, part in enumerate(parts):
         block.write(errors, *errors_lead, columns=columns, width=size, value=part, offset=number * size)
