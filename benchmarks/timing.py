@@ -34,10 +34,12 @@ SECONDS_PER_CASE = 60.0
 """A slow case is repeated less often than asked, so that its repeats stay within about this, but at least once."""
 
 
-def compile_ahead(function: Callable[..., Any], *args: Any) -> tuple[Callable[[], Any], float]:
+def compile_ahead(
+    function: Callable[..., Any], *args: Any, options: dict[str, str] | None = None
+) -> tuple[Callable[[], Any], float]:
     """The compiled call, which waits for its result, and the seconds that tracing, lowering and compiling took.
 
-    Arrays are inputs of the program; all else is fixed in it, as in `equinox.filter_jit`.
+    Arrays are inputs of the program; all else is fixed in it, as in `equinox.filter_jit`. `options` are the compiler's.
     """
     arrays, rest = eqx.partition(args, eqx.is_array)
 
@@ -45,12 +47,12 @@ def compile_ahead(function: Callable[..., Any], *args: Any) -> tuple[Callable[[]
         return eqx.filter(function(*eqx.combine(arrays, rest)), eqx.is_array)
 
     started = time.perf_counter()
-    compiled = jax.jit(on_arrays).lower(arrays).compile()
+    compiled = jax.jit(on_arrays, compiler_options=options).lower(arrays).compile()
     return lambda: jax.block_until_ready(compiled(arrays)), time.perf_counter() - started
 
 
 def compare(
-    cases: Mapping[str, Case], *, repeats: int, warmup: int = 1
+    cases: Mapping[str, Case], *, repeats: int, warmup: int = 1, options: dict[str, str] | None = None
 ) -> tuple[dict[str, dict[str, float]], dict[str, Any]]:
     """Times of every case, and what each computed. Cases take turns: what else the machine does meets all alike.
 
@@ -58,7 +60,7 @@ def compare(
     """
     calls, results, outputs = {}, {}, {}
     for name, (function, args) in cases.items():
-        calls[name], compile_seconds = compile_ahead(function, *args)
+        calls[name], compile_seconds = compile_ahead(function, *args, options=options)
         results[name] = {"compile_seconds": compile_seconds}
         progress(f"  compiled {name} in {compile_seconds:.1f} s")
     left, times = {}, {name: [] for name in calls}
@@ -76,9 +78,11 @@ def compare(
     return results, outputs
 
 
-def measure(function: Callable[..., Any], *args: Any, repeats: int, warmup: int = 1) -> dict[str, float]:
+def measure(
+    function: Callable[..., Any], *args: Any, repeats: int, warmup: int = 1, options: dict[str, str] | None = None
+) -> dict[str, float]:
     """Times of one function: see `compare`."""
-    return compare({"it": (function, args)}, repeats=repeats, warmup=warmup)[0]["it"]
+    return compare({"it": (function, args)}, repeats=repeats, warmup=warmup, options=options)[0]["it"]
 
 
 def _timed(call: Callable[[], Any]) -> tuple[float, Any]:

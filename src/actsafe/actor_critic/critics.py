@@ -12,8 +12,8 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from actsafe.constrained.descent import flat
 from actsafe.models.networks import MLP, cast
+from actsafe.models.packing import flat
 
 Cotangents = Float[Array, "critic time row"]
 

@@ -15,9 +15,10 @@ from actsafe.actor_critic.critics import Judged, judge
 from actsafe.actor_critic.imagination import Dream, DreamNoise, dream
 from actsafe.actor_critic.lambda_return import discount_weights, lambda_returns
 from actsafe.constrained.base import ConstrainedStep, Info, Linearisation
-from actsafe.constrained.descent import begin, descend, flat
+from actsafe.constrained.descent import descend
 from actsafe.constrained.optimisers import clipped_adam
 from actsafe.models.networks import MLP, cast
+from actsafe.models.packing import Packed, flat
 from actsafe.models.rssm.cell import State
 from actsafe.models.rssm.world_model import WorldModel
 from actsafe.objectives.doubt import Disagreement, Doubt
@@ -62,8 +63,8 @@ makes the rows of larger products. In front it would have to be moved for each."
 class ActorCritic(eqx.Module):
     """A policy, its critics, and what their optimisers remember."""
 
-    actor: Actor
-    critics: MLP
+    actor: Packed[Actor]
+    critics: Packed[MLP]
     """One for the reward and one for every constraint, along the leading axis."""
     actor_memory: Any
     critic_memory: Any
@@ -115,21 +116,16 @@ class Learner:
         """An actor-critic that has learned nothing."""
         settings = self.settings
         actor_key, *critic_keys = jax.random.split(key, 2 + len(self.budgets))
-        actor = Actor.create(
-            num_features,
-            num_actions,
-            width=settings.actor_width,
-            depth=settings.actor_depth,
-            initial_std=settings.initial_std,
-            key=actor_key,
-        )
-        one = [MLP.create(num_features, 1, settings.critic_width, settings.critic_depth, k) for k in critic_keys]
-        critics = jax.tree.map(lambda *leaves: jnp.stack(leaves), *one)
+        width, depth, std = settings.actor_width, settings.actor_depth, settings.initial_std
+        actor = Actor.create(num_features, num_actions, width=width, depth=depth, initial_std=std, key=actor_key)
+        sizes = (num_features, 1, settings.critic_width, settings.critic_depth)
+        one = [Packed.of(MLP.create(*sizes, k)) for k in critic_keys]
+        actor, critics = Packed.of(actor), jax.tree.map(lambda *leaves: jnp.stack(leaves), *one)
         return ActorCritic(
             actor,
             critics,
-            begin(self._actor_optimiser, actor),
-            jax.vmap(lambda critic: begin(self._critic_optimiser, critic))(critics),
+            self._actor_optimiser.init(actor.vector),
+            jax.vmap(self._critic_optimiser.init)(critics.vector),
             self.step.init(len(self.budgets)),
         )
 
@@ -138,23 +134,24 @@ class Learner:
     ) -> tuple[ActorCritic, Info]:
         """The actor-critic after one update, from dreams that begin in every row of `start`; `model` is cast."""
         num_rows = start.stochastic.shape[0]
-        num_actions = learned.actor.layers.layers[-1].bias.shape[-1] // 2
+        actor, critics = learned.actor.tree, learned.critics.tree
+        num_actions = actor.layers.layers[-1].bias.shape[-1] // 2
         with jax.named_scope("noise"):
             noise = DreamNoise.draw(model.cell, num_rows, num_actions, self.settings.horizon, key)
-        lessons = self._dream(learned, model, start, noise, aim)
+        lessons = self._dream(actor, critics, model, start, noise, aim)
         with jax.named_scope("actor"):
-            gradients = self._actor_gradients(learned.actor, lessons.features, noise.action, lessons.wishes)
+            gradients = self._actor_gradients(actor, lessons.features, noise.action, lessons.wishes)
         imagined = lessons.imagined
         loss, cost_returns = imagined.loss, imagined.cost_returns
         margins = jnp.asarray(self.budgets, jnp.float32) - cost_returns
         with jax.named_scope("step"):
             linearisation = Linearisation(loss, margins, gradients[0], gradients[1:])
             direction, step_memory, info = self.step.direction(learned.step_memory, linearisation)
-            actor, actor_memory, is_actor_skipped = descend(
-                self._actor_optimiser, learned.actor, direction, learned.actor_memory
+            weights, actor_memory, is_actor_skipped = descend(
+                self._actor_optimiser, learned.actor.vector, direction, learned.actor_memory
             )
-            critics, critic_memory, is_critic_skipped = jax.vmap(lambda *args: descend(self._critic_optimiser, *args))(
-                learned.critics, lessons.critic_gradients, learned.critic_memory
+            every, critic_memory, is_critic_skipped = jax.vmap(lambda *args: descend(self._critic_optimiser, *args))(
+                learned.critics.vector, lessons.critic_gradients, learned.critic_memory
             )
         is_skipped = jnp.maximum(is_actor_skipped, jnp.max(is_critic_skipped))
         info |= {
@@ -174,16 +171,19 @@ class Learner:
                 f"margin_{number}": margins[number],
                 f"safety_critic_loss_{number}": lessons.critic_losses[1 + number],
             }
-        return ActorCritic(actor, critics, actor_memory, critic_memory, step_memory), info
+        packed = Packed(weights, learned.actor.layout), Packed(every, learned.critics.layout)
+        return ActorCritic(*packed, actor_memory, critic_memory, step_memory), info
 
-    def _dream(self, learned: ActorCritic, model: WorldModel, start: State, noise: DreamNoise, aim: Aim) -> Lessons:
+    def _dream(
+        self, actor: Actor, critics: MLP, model: WorldModel, start: State, noise: DreamNoise, aim: Aim
+    ) -> Lessons:
         """What dreams of the actor teach it and its critics.
 
         Backwards in parts: from the outputs to values, doubt and dream; from values, through each critic for its own
         output; from the doubt, which takes asking all members, for those outputs alone that follow its gradient;
         and through the dream to the actions.
         """
-        actor = cast(learned.actor, self.dtype)
+        actor = cast(actor, self.dtype)
         pushes = jnp.zeros_like(noise.action)
         with jax.named_scope("dream"):
             dreamt, to_pushes = jax.vjp(
@@ -193,7 +193,7 @@ class Learner:
         with jax.named_scope("everyone"):
             (doubt, everyone), to_dream = jax.vjp(lambda dreamt: self._ask_everyone(model, dreamt, noise), dreamt)
         with jax.named_scope("critics"):
-            judged = judge(learned.critics, features, self.dtype)
+            judged = judge(critics, features, self.dtype)
         with jax.named_scope("outcomes"):
             outputs, to_parts, imagined = jax.vjp(
                 lambda *parts: self._evaluate(model, aim, *parts),

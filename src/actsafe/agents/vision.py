@@ -21,11 +21,12 @@ from actsafe.actor_critic.aims import Aim, aims
 from actsafe.actor_critic.learning import ActorCritic, ActorCriticSettings, Learner
 from actsafe.agents.phases import Phase
 from actsafe.agents.recipes import Policy, VisionRecipe
-from actsafe.constrained.descent import begin, descend, flat
+from actsafe.constrained.descent import descend
 from actsafe.constrained.optimisers import clipped_adam
 from actsafe.constrained.settings import StepSettings
 from actsafe.data.rows import Rows
 from actsafe.models.networks import cast
+from actsafe.models.packing import Packed, flat
 from actsafe.models.rssm.cell import State
 from actsafe.models.rssm.encoder import prefers_products
 from actsafe.models.rssm.world_model import WorldModel, WorldModelSettings, elbo_loss
@@ -80,7 +81,7 @@ class VisionSettings:
 class VisionState(eqx.Module):
     """All that changes while the agent learns."""
 
-    model: WorldModel
+    model: Packed[WorldModel]
     model_memory: Any
     actor_critics: ActorCritic
     """The task's and, if the recipe explores, the exploration's, along the leading axis."""
@@ -161,14 +162,15 @@ class VisionAgent:
         """An agent that has learned nothing."""
         here, settings = self.surroundings, self.settings
         model_key, actor_key = jax.random.split(key)
-        model = WorldModel.create(here.observation_shape, here.action_dim, len(here.budgets), settings.model, model_key)
+        shape, num_costs = here.observation_shape, len(here.budgets)
+        model = Packed.of(WorldModel.create(shape, here.action_dim, num_costs, settings.model, model_key))
         num_features = settings.model.deterministic + settings.model.stochastic
         keys = jax.random.split(actor_key, 2)[: 1 + self.recipe.explores]
         actor_critics = eqx.filter_vmap(lambda k: self.learner.init(num_features, here.action_dim, k))(keys)
         starts = self.begin(settings.batch_size * settings.sequence_length).state
         # Arrays of their own: a program that takes the state over takes each only once.
         counts = (jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
-        return VisionState(model, begin(self._model_optimiser, model), actor_critics, starts, *counts)
+        return VisionState(model, self._model_optimiser.init(model.vector), actor_critics, starts, *counts)
 
     def learn(
         self,
@@ -207,24 +209,24 @@ class VisionAgent:
         """
         model_key, dream_key = jax.random.split(key)
         rows = rows._replace(reward=self.settings.reward_scale * rows.reward)
-        learned, rest = eqx.partition(state.model, eqx.is_inexact_array)
+        learned = state.model.tree
 
         def loss(learned: WorldModel) -> tuple[Array, Any]:
-            model = cast(eqx.combine(learned, rest), self._dtype)
+            model = cast(learned, self._dtype)
             return elbo_loss(model, rows, self.settings.model, model_key, unroll=self._unroll)
 
         (model_loss, explained), gradient = jax.value_and_grad(loss, has_aux=True)(learned)
         with jax.named_scope("model_step"):
-            model, memory, is_model_skipped = descend(
-                self._model_optimiser, state.model, flat(gradient), state.model_memory
+            weights, memory, is_model_skipped = descend(
+                self._model_optimiser, state.model.vector, flat(gradient), state.model_memory
             )
         # Neighbours are from different sequences: blocks of them draw what they believe together.
         starts = jax.tree.map(
             lambda leaf: jnp.swapaxes(leaf, 0, 1).reshape(-1, leaf.shape[-1]).astype(jnp.float32),
             explained.filtered.state,
         )
-        num_active = jax.tree.leaves(state.actor_critics.critics)[0].shape[0]
-        usable = cast(state.model, self._dtype)
+        num_active = state.actor_critics.actor.vector.shape[0]
+        usable = cast(learned, self._dtype)
         actor_critics, info = eqx.filter_vmap(
             lambda learned, aim, key: self.learner.improve(learned, usable, state.starts, aim, key)
         )(
@@ -245,7 +247,7 @@ class VisionAgent:
             metrics |= {f"{name}/{entry}": value[place] for entry, value in info.items()}
         return (
             VisionState(
-                model,
+                Packed(weights, state.model.layout),
                 memory,
                 actor_critics,
                 starts,
@@ -274,13 +276,14 @@ class VisionAgent:
     ) -> tuple[Float[Array, "environment action"], Filter]:
         """Actions for all environments, and what is remembered; greedy actions are the policy's medians."""
         filter_key, action_key = jax.random.split(key)
-        model = cast(state.model, self._dtype)
+        model = cast(state.model.tree, self._dtype)
         latent = model.step(memory.state, memory.action, observation, is_first, filter_key)
         if policy is Policy.UNIFORM:
             action = jax.random.uniform(action_key, memory.action.shape, jnp.float32, -1.0, 1.0)
             return action, Filter(latent, action)
         place = EXPLORATION if policy is Policy.EXPLORATION else TASK
-        actor = cast(jax.tree.map(lambda leaf: leaf[place], state.actor_critics.actor), self._dtype)
+        packed = jax.tree.map(lambda leaf: leaf[place], state.actor_critics.actor)
+        actor = cast(packed.tree, self._dtype)
         distribution = actor(latent.features)
         noise = jax.random.normal(action_key, memory.action.shape, jnp.float32)
         action = distribution.middle if is_greedy else distribution.sample(noise)

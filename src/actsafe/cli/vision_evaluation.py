@@ -108,7 +108,7 @@ def _predicted(loop: Loop, epoch: int, standing: Standing) -> list[Image.Image]:
     rows = jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), *(block.rows() for block in blocks))
     rows = Rows(*(field[:4] for field in rows))
     key = jax.random.key(loop.config.seed)
-    shown = eqx.filter_jit(predict_video)(standing.agent.model, rows, min(NUM_SEEN, num_ticks - 1), key)
+    shown = eqx.filter_jit(predict_video)(standing.agent.model.tree, rows, min(NUM_SEEN, num_ticks - 1), key)
     guessed = np.clip(np.round((np.asarray(shown) + 0.5) * 255.0), 0, 255).astype(np.uint8)
     happened = np.asarray(rows.observation)
     both = np.concatenate([np.concatenate(list(video), axis=2) for video in (happened, guessed)], axis=1)

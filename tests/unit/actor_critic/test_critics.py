@@ -3,8 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from actsafe.actor_critic.critics import judge
-from actsafe.constrained.descent import flat
 from actsafe.models.networks import MLP
+from actsafe.models.packing import flat
 
 
 def make_critics(key):

@@ -12,8 +12,8 @@ from actsafe.actor_critic.aims import Aim
 from actsafe.actor_critic.imagination import DreamNoise, block_size
 from actsafe.actor_critic.lambda_return import lambda_returns
 from actsafe.actor_critic.learning import ActorCriticSettings, Learner
-from actsafe.constrained.descent import flat
 from actsafe.constrained.lbsgd import LBSGD
+from actsafe.models.packing import flat
 from actsafe.models.rssm.cell import State
 from actsafe.models.rssm.world_model import WorldModel, WorldModelSettings
 from actsafe.objectives.doubt import Disagreement, EpistemicNorm
@@ -79,21 +79,22 @@ def test_actor_gradients_equal_plain_differentiation(is_averaged, is_differentia
         is_doubt_differentiated=is_differentiated,
     )
     learned = learner.init(9, 2, key)
+    actor, critics = learned.actor.tree, learned.critics.tree
     start = starts(key, 34)
     noise = DreamNoise.draw(model.cell, 34, 2, 3, key)
 
     @jax.jit
     def ours():
-        lessons = learner._dream(learned, model, start, noise, AIM)
-        gradients = learner._actor_gradients(learned.actor, lessons.features, noise.action, lessons.wishes)
+        lessons = learner._dream(actor, critics, model, start, noise, AIM)
+        gradients = learner._actor_gradients(actor, lessons.features, noise.action, lessons.wishes)
         return jnp.concatenate([lessons.imagined.loss[None], lessons.imagined.cost_returns]), gradients
 
-    weights, rest = eqx.partition(learned.actor, eqx.is_array)
+    weights, rest = eqx.partition(actor, eqx.is_array)
 
     @jax.jit
     def expected():
         def outputs(weights):
-            return plainly(learner, model, learned.critics, start, noise, eqx.combine(weights, rest))
+            return plainly(learner, model, critics, start, noise, eqx.combine(weights, rest))
 
         return outputs(weights), jax.vmap(flat)(jax.jacrev(outputs)(weights))
 

@@ -171,7 +171,7 @@ def test_every_constraint_has_a_margin_of_its_own_and_rewards_have_a_scale():
     rows = make_rows(jax.random.key(0))
     rows = rows._replace(costs=jnp.concatenate([rows.costs, jnp.zeros_like(rows.costs)], axis=-1))
     state = jax.jit(agent.init)(jax.random.key(0))
-    assert jax.tree.leaves(state.actor_critics.critics)[0].shape[:2] == (1, 3)
+    assert state.actor_critics.critics.vector.shape[:2] == (1, 3)
     _, metrics = jax.jit(agent.update)(state, rows, jax.random.key(1))
     for number, budget in enumerate(agent.planner_budgets):
         spent = float(metrics[f"task/cost_return_{number}"])
@@ -179,7 +179,7 @@ def test_every_constraint_has_a_margin_of_its_own_and_rewards_have_a_scale():
     assert metrics["task/cost_0"] != metrics["task/cost_1"]
     model_key = jax.random.split(jax.random.key(1))[0]
     larger = rows._replace(reward=3.0 * rows.reward)
-    _, explained = jax.jit(lambda model: elbo_loss(model, larger, settings.model, model_key))(state.model)
+    _, explained = jax.jit(lambda model: elbo_loss(model, larger, settings.model, model_key))(state.model.tree)
     assert float(metrics["model/reward_loss"]) == pytest.approx(float(explained.reward_loss), rel=1e-5)
 
 
