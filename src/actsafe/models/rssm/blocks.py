@@ -126,8 +126,13 @@ def pieces(size: int, body: Callable[[Columns], None]) -> None:
 
 
 def _piece(size: int, most: int) -> int:
-    """The power of 2 that holds `size`, but no more than `most` and no fewer than a product takes."""
-    return min(max(BLOCK, 1 << (size - 1).bit_length()), most)
+    """Columns at once, where there are `size`."""
+    return min(power_of_2(size), most)
+
+
+def power_of_2(size: int) -> int:
+    """The least one that holds `size`, and is as much as a product takes."""
+    return max(BLOCK, 1 << (size - 1).bit_length())
 
 
 class Source(NamedTuple):
