@@ -1,9 +1,11 @@
 """What the tests of whole commands share: one tiny run, made once, and ways to run, copy and compare.
 
-Compiled programs are kept in one cache for all processes, and in this process also as traced functions: a test then
-pays for what it tests, not for the same compilation again.
+Compiled programs are kept in one cache for all processes, those that run tests side by side among them, and in this
+process also as traced functions: a test then pays for what it tests, not for the same compilation again.
 """
 
+import contextlib
+import fcntl
 import functools
 import hashlib
 import os
@@ -24,8 +26,25 @@ from actsafe.problems import PROBLEMS
 Tree = dict[str, str]
 
 
+@pytest.fixture(scope="session")
+def common(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that is the same in all processes which run these tests side by side."""
+    own = tmp_path_factory.getbasetemp()
+    path = (own.parent if os.environ.get("PYTEST_XDIST_WORKER") else own) / "common"
+    path.mkdir(exist_ok=True)
+    return path
+
+
+@contextlib.contextmanager
+def one_at_a_time(path: Path):
+    """A context that only one process is in; the others wait."""
+    with open(path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 @pytest.fixture(scope="package")
-def shared_programs(tmp_path_factory: pytest.TempPathFactory):
+def shared_programs(common: Path):
     """The same settings use the same compiled programs, here and in processes that a test starts."""
     original = runner.Programs
 
@@ -34,7 +53,7 @@ def shared_programs(tmp_path_factory: pytest.TempPathFactory):
         return original(config.make_agent(), config)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ACTSAFE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("ACTSAFE_CACHE", str(common / "cache"))
         patch.setenv("COLUMNS", "120")
         patch.setattr(runner, "Programs", lambda agent, config: keep(config, PROBLEMS[config.problem]))
         yield
@@ -53,12 +72,14 @@ def start(shared_programs) -> Callable[..., subprocess.Popen]:
 
 
 @pytest.fixture(scope="package")
-def tiny_run(start, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_run(start, common: Path) -> Path:
     """A finished run that was never interrupted. Copy it before changing anything."""
-    path = tmp_path_factory.mktemp("tiny") / "run"
-    process = start("train", "--preset", "tiny", "--out", path)
-    output, errors = process.communicate(timeout=600)
-    assert process.returncode == 0, output + errors
+    path = common / "tiny"
+    with one_at_a_time(common / "tiny.lock"):
+        if not path.exists():
+            process = start("train", "--preset", "tiny", "--out", path)
+            output, errors = process.communicate(timeout=600)
+            assert process.returncode == 0, output + errors
     return path
 
 
