@@ -205,9 +205,9 @@ def test_results_replace_the_same_seed_and_keep_the_others(tiny_run, tree_of):
         {**entry, "seed": 1},
         {**entry, "algorithm": "opax", "exploration_cost": [0.0, 2.0], "upright": [None, True]},
     ]
-    results.merge(path, [entry, *others], command="first", reference={"swing_up": -177.0})
+    results.merge(path, [entry, *others], command="first", kind=results.GP, reference={"swing_up": -177.0})
     changed = {**entry, "exploration_cost": [0.0, 0.5], "settings": {**entry["settings"], "budget": 1.0}}
-    content = results.merge(path, [changed], command="second")
+    content = results.merge(path, [changed], command="second", kind=results.GP)
 
     assert content == json.loads(path.read_text())
     assert [(run["algorithm"], run["seed"]) for run in content["runs"]] == [("actsafe", 0), ("actsafe", 1), ("opax", 0)]
@@ -225,7 +225,7 @@ def test_results_of_another_kind_are_not_overwritten(tiny_run, content):
     path = Path("results.json")
     path.write_text(content)
     with pytest.raises(StorageError):
-        results.merge(path, results.entries(RunFolder.open(tiny_run)), command="")
+        results.merge(path, results.entries(RunFolder.open(tiny_run)), command="", kind=results.GP)
     assert path.read_text() == content
 
 

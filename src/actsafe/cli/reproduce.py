@@ -6,17 +6,20 @@ from pathlib import Path
 from typing import Annotated
 
 from rich.console import Console
-from tyro.conf import Positional, arg
+from tyro.conf import Positional, UseAppendAction, arg
 
-from actsafe.agents.recipes import RECIPES
-from actsafe.cli import jax_setup, pictures, report
+from actsafe.agents.recipes import RECIPES, VISION_RECIPES
+from actsafe.cli import jax_setup, pictures, report, vision_reproduce
 from actsafe.cli.options import Flag
+from actsafe.cli.sweep import Jobs
+from actsafe.cli.train import ALL_PRESETS
 from actsafe.cli.working import carry_on, console
 from actsafe.experiments import provenance, results
 from actsafe.experiments.config import Config, ConfigError, require_known
 from actsafe.experiments.folder import RunFolder
 from actsafe.experiments.presets import PRESETS, demo
 from actsafe.experiments.reference import reference_returns
+from actsafe.experiments.vision_presets import VISION_PRESETS
 
 REFERENCE_EPISODES = 20
 """Single returns of the planner differ by tens: a median over a few would not be a mark to measure against."""
@@ -26,13 +29,15 @@ REFERENCE_EPISODES = 20
 class Reproduce:
     """Run an experiment of the paper: every algorithm, every seed, one results file.
 
-    The seeds of an algorithm are computed side by side in one program. What is finished in the folder is not computed
-    again, what was stopped there goes on.
+    The seeds of an algorithm are computed side by side, from state in one program, from pixels in a process each. What
+    is finished in the folder is not computed again, what was stopped there goes on.
     """
 
     experiment: Annotated[Positional[str], arg(metavar="EXPERIMENT")]
-    """gp-pendulum, gp-cartpole or authors-pendulum."""
-    algorithms: Annotated[tuple[str, ...], arg(metavar="NAME [NAME ...]")] = tuple(RECIPES)
+    """gp-pendulum, gp-cartpole or authors-pendulum; or a preset from pixels, such as point-goto-goal."""
+    algorithms: Annotated[
+        tuple[str, ...] | None, arg(metavar="NAME [NAME ...]", help_behavior_hint="(default: all)")
+    ] = None
     """Rows of the table of algorithms."""
     seeds: Annotated[
         tuple[int, ...] | None, arg(metavar="N [N ...]", help_behavior_hint="(default: the experiment's)")
@@ -40,6 +45,12 @@ class Reproduce:
     """Independent repetitions, computed side by side."""
     quick: Flag = False
     """A planner and a model of the demo's size, and fewer evaluations: for a CPU. The numbers will be worse."""
+    changes: Annotated[
+        tuple[tuple[str, ...], ...], UseAppendAction, arg(name="set", metavar="KEY.PATH=VALUE [...]")
+    ] = ()
+    """From pixels, any entry of the settings, as for `actsafe train`."""
+    jobs: Jobs = None
+    """From pixels, how many of several seeds run at once."""
     out: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="(default: runs/EXPERIMENT)")] = None
     """A folder with one run per algorithm."""
     results: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="(default: FOLDER/results.json)")] = None
@@ -47,12 +58,17 @@ class Reproduce:
 
     def run(self, arguments: Sequence[str]) -> int:
         """Train what is missing, write the results file and the figures."""
-        require_known("experiment", self.experiment, PRESETS)
-        if not self.algorithms:
-            raise ConfigError(f"--algorithms got nothing; expected some of {', '.join(RECIPES)}")
+        require_known("experiment", self.experiment, ALL_PRESETS)
+        if self.algorithms is not None and not self.algorithms:
+            raise ConfigError(f"--algorithms got nothing; expected some of {', '.join({**RECIPES, **VISION_RECIPES})}")
+        if self.experiment in VISION_PRESETS:
+            return vision_reproduce.reproduce(self, arguments)
+        if self.changes or self.jobs is not None:
+            raise ConfigError("--set and --jobs do not apply from state; expected them with an experiment from pixels")
+        algorithms = tuple(RECIPES) if self.algorithms is None else self.algorithms
         base = self.out or Path("runs") / (self.experiment + ("-quick" if self.quick else ""))
         target = self.results or base / "results.json"
-        configs = [self._config(algorithm) for algorithm in dict.fromkeys(self.algorithms)]
+        configs = [self._config(algorithm) for algorithm in dict.fromkeys(algorithms)]
         folders = [_open_or_create(base / config.algorithm, config) for config in configs]
         if target.exists():
             results.read(target)
@@ -63,10 +79,10 @@ class Reproduce:
         for folder in folders:
             if not folder.is_finished:
                 carry_on(folder, arguments, label=folder.config.algorithm.ljust(width), to_go_on=command)
-            results.merge(target, results.entries(folder), command=command)
+            results.merge(target, results.entries(folder), command=command, kind=results.GP)
         out.print("planning with the true dynamics, for reference")
         reference = reference_returns(configs[0], REFERENCE_EPISODES)
-        content = results.merge(target, [], command=command, reference=reference)
+        content = results.merge(target, [], command=command, kind=results.GP, reference=reference)
         out.print()
         out.print(report.algorithm_table(content["summary"]))
         for rule, found in reference.get("swing_up", {}).items():

@@ -20,6 +20,11 @@ def draw(asked: Any, folders: Sequence[RunFolder], target: Path) -> list[Path]:
         folders = [folder for folder in folders if folder.config.seed == asked.seed]
         if not folders:
             raise ConfigError(f"--seed got {asked.seed}; expected the seed of one of the runs: leave it away for all")
+    return draw_all(folders, target, asked.kind)
+
+
+def draw_all(folders: Sequence[RunFolder], target: Path, kind: str = "png") -> list[Path]:
+    """The same for all of these runs, which are of one environment."""
     runs = []
     for folder in folders:
         metrics = folder.rows("metrics")
@@ -30,4 +35,4 @@ def draw(asked: Any, folders: Sequence[RunFolder], target: Path) -> list[Path]:
     for run in runs:
         ending = "" if len(runs) == 1 else f"_{run.algorithm}_{run.seed}"
         figures[f"ledger{ending}"] = promises(run)
-    return [write(figure, target / f"{name}.{asked.kind}") for name, figure in figures.items()]
+    return [write(figure, target / f"{name}.{kind}") for name, figure in figures.items()]

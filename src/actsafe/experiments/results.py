@@ -1,8 +1,8 @@
 """From run folders to one small results file: every number that a claim rests on, and where it was made."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,18 @@ NOTES = (
     "compilation and evaluations included, divided by its seeds; seconds_batch is the undivided time.",
 )
 
+
+class Kind(NamedTuple):
+    """How the runs of one half of ActSafe are put together."""
+
+    notes: tuple[str, ...]
+    """What the entries mean."""
+    algorithms: tuple[str, ...]
+    """In their order."""
+    summarise: Callable[[Sequence[Mapping[str, Any]]], dict[str, dict[str, Any]]]
+    """What the runs of each algorithm come to."""
+
+
 _FROM_METRICS = (
     "exploration_cost",
     "exploration_inner_cost",
@@ -36,20 +48,15 @@ _FROM_LEDGER = ("predicted_pessimistic_cost", "confidence_multiplier", "fallback
 
 def entries(folder: RunFolder) -> list[dict[str, Any]]:
     """One entry per seed of a run, as far as it is committed."""
-    config, sessions = folder.config, folder.sessions()
+    config = folder.config
     rows = {"metrics": _by_seed(folder.rows("metrics")), "ledger": _by_seed(folder.rows("ledger"))}
     seconds = sum(timing["seconds"] for timing in folder.timing())
-    machines = [session["machine"] for session in sessions]
-    first = machines[0] if machines else None
-    others = [machine for n, machine in enumerate(machines) if machine != first and machine not in machines[:n]]
     shared = {
         "algorithm": config.algorithm,
         "problem": config.problem,
         "budget": config.make_problem().budget,
-        "command": sessions[0]["command"] if sessions else None,
         "settings": config.to_json(),
-        "machine": first,
-        **({"also_computed_on": others} if others else {}),
+        **computed_where(folder),
         "seconds": seconds / len(config.seeds),
         "seconds_batch": seconds,
         "seeds_in_batch": len(config.seeds),
@@ -63,6 +70,19 @@ def entries(folder: RunFolder) -> list[dict[str, Any]]:
         }
         for seed in config.seeds
     ]
+
+
+def computed_where(folder: RunFolder) -> dict[str, Any]:
+    """The command that began a run, and the machines that did it."""
+    sessions = folder.sessions()
+    machines = [session["machine"] for session in sessions]
+    first = machines[0] if machines else None
+    others = [machine for n, machine in enumerate(machines) if machine != first and machine not in machines[:n]]
+    return {
+        "command": sessions[0]["command"] if sessions else None,
+        "machine": first,
+        **({"also_computed_on": others} if others else {}),
+    }
 
 
 def _by_seed(rows: Iterable[Mapping[str, Any]]) -> dict[int, list[Mapping[str, Any]]]:
@@ -99,7 +119,7 @@ def _summary(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "swing_up_return_quartiles": [quartiles[0], quartiles[2]],
         "upright": sum(bool(last_known(run["upright"])) for run in runs),
         "seconds_median": float(np.median([run["seconds"] for run in runs])),
-        "different_settings": _num_different_settings(runs),
+        "different_settings": num_different_settings(runs),
     }
 
 
@@ -108,11 +128,11 @@ def last_known(values: Sequence[Any]) -> Any:
     return next((value for value in reversed(values) if value is not None), None)
 
 
-def _num_different_settings(runs: Sequence[Mapping[str, Any]]) -> int:
+def num_different_settings(runs: Sequence[Mapping[str, Any]]) -> int:
     """With how many settings, seeds aside, the runs were made: 1 where results may be taken together."""
     different: list[dict[str, Any]] = []
     for run in runs:
-        settings = {key: value for key, value in run["settings"].items() if key != "seeds"}
+        settings = {key: value for key, value in run["settings"].items() if key not in ("seed", "seeds")}
         if settings not in different:
             different.append(settings)
     return len(different)
@@ -132,20 +152,25 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def merge(
-    path: Path, runs: Sequence[Mapping[str, Any]], *, command: str, reference: Mapping[str, Any] | None = None
+    path: Path,
+    runs: Sequence[Mapping[str, Any]],
+    *,
+    command: str,
+    kind: Kind,
+    reference: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The content that `path` has now: `runs` replace those of the same problem, algorithm and seed; others stay."""
     before = read(path) if path.exists() else {"runs": [], "reference": None}
     is_new = {_identity(run) for run in runs}
     kept = [run for run in before["runs"] if _identity(run) not in is_new]
-    order = {name: n for n, name in enumerate(RECIPES)}
+    order = {name: n for n, name in enumerate(kind.algorithms)}
     merged = sorted([*kept, *runs], key=lambda run: (run["problem"], order.get(run["algorithm"], 99), run["seed"]))
     content = {
         "schema": RESULTS_SCHEMA,
         "command": command,
         "machine": provenance.machine(),
-        "notes": list(NOTES),
-        "summary": summarise(merged),
+        "notes": list(kind.notes),
+        "summary": kind.summarise(merged),
         "reference": reference if reference is not None else before.get("reference"),
         "runs": merged,
     }
@@ -155,3 +180,6 @@ def merge(
 
 def _identity(run: Mapping[str, Any]) -> tuple[str, str, int]:
     return run["problem"], run["algorithm"], run["seed"]
+
+
+GP = Kind(NOTES, tuple(RECIPES), summarise)
