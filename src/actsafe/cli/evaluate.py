@@ -10,7 +10,7 @@ from tyro.conf import Positional, arg
 from actsafe.cli import jax_setup
 from actsafe.cli.halves import HALVES
 from actsafe.cli.options import Flag
-from actsafe.cli.working import console
+from actsafe.cli.working import console, say_calibration
 from actsafe.experiments.settings import ConfigError
 from actsafe.experiments.sweep import open_runs
 
@@ -40,6 +40,8 @@ class Evaluate:
     """Width and height of the video, where the environment can be drawn larger than the agent sees it."""
     overwrite: Flag = False
     """Replace video files that are there."""
+    uncalibrated: Flag = False
+    """Act even if the run is asked to be safe and `actsafe calibrate` found its model overconfident."""
 
     def run(self, arguments: Sequence[str]) -> int:
         """Print what the episodes came to."""
@@ -51,6 +53,7 @@ class Evaluate:
         half = HALVES[folders[0].kind]
         jax_setup.prepare(is_double=half.is_double)
         for folder in folders:
+            say_calibration(folder, is_allowed=self.uncalibrated)
             half.evaluate(self if len(folders) == 1 else self._of_seed(folder.config.seed), folder, console())
         return 0
 

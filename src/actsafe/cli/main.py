@@ -24,9 +24,13 @@ COMMANDS: Mapping[str, str] = {
     "train": "Start a run: explore, learn, evaluate.",
     "resume": "Go on with a run exactly where it was stopped.",
     "evaluate": "Try what a run has learned on its tasks, in fresh episodes.",
+    "calibrate": "Test whether a run's model knows how wrong it is, on episodes that it has not seen.",
+    "certify": "Write down what a run's policy promises, what that rests on, and what it does not promise.",
+    "verify": "Compare a certificate with the run that it is about, field by field.",
     "plot": "Draw the figures of one or more runs.",
     "reproduce": "Run an experiment of the paper: every algorithm, every seed, one results file.",
     "play": "Record a short video of a task: a random policy, none at all, or your own.",
+    "theorem": "Try the paper's theorem: is the idealised algorithm safe in every episode, and what does it find?",
     "doctor": "Check the installation and say how to mend what is missing.",
 }
 """Each command is the class of its name in the module of its name, imported when it is asked for: help is instant, and

@@ -9,9 +9,10 @@ from tyro.conf import Positional, arg
 
 from actsafe.cli import jax_setup
 from actsafe.cli.halves import HALVES
-from actsafe.cli.options import Log
+from actsafe.cli.options import Flag, Log
 from actsafe.cli.sweep import Jobs, carry_on_all, require_jobs, stay_off_devices
 from actsafe.cli.working import carry_on, console
+from actsafe.experiments.calibrating import require_calibrated
 from actsafe.experiments.folder import RunFolder
 from actsafe.experiments.kinds import kind_of
 from actsafe.experiments.loggers import LOGGERS
@@ -32,6 +33,8 @@ class Resume:
     """Where metrics go beside the run folder: tensorboard, wandb."""
     jobs: Jobs = None
     """How many seeds of a sweep run at once; they share cores, memory and the GPU."""
+    uncalibrated: Flag = False
+    """Go on even if the run is asked to be safe and `actsafe calibrate` found its model overconfident."""
 
     def run(self, arguments: Sequence[str]) -> int:
         """Do what is left of the run, and say what was found."""
@@ -44,7 +47,7 @@ class Resume:
         jax_setup.prepare(is_double=half.is_double)
         config, done = folder.config, max(folder.num_committed - 1, 0)
         _announce(folder, f"{done} of {config.num_units} {config.unit}s are done")
-        carry_on(folder, arguments, label=config.algorithm, log=self.log)
+        carry_on(folder, arguments, label=config.algorithm, log=self.log, is_uncalibrated_allowed=self.uncalibrated)
         out = console()
         out.print()
         half.print_run(folder, out)
@@ -54,11 +57,13 @@ class Resume:
         for name in self.log:
             require_known("logger", name, LOGGERS)
         sweep = SweepFolder.open(self.folder)
+        for run in sweep.unfinished.values():
+            require_calibrated(run, is_allowed=self.uncalibrated)
         stay_off_devices()
         jax_setup.prepare(is_double=HALVES[kind_of(sweep.config)].is_double)
         done = len(sweep.runs) - len(sweep.unfinished)
         _announce(sweep, f"{done} of {len(sweep.runs)} seeds are done")
-        return carry_on_all(sweep, jobs=self.jobs, log=self.log)
+        return carry_on_all(sweep, jobs=self.jobs, log=self.log, is_uncalibrated_allowed=self.uncalibrated)
 
 
 def _announce(folder: RunFolder | SweepFolder, standing: str) -> None:

@@ -43,13 +43,15 @@ def stay_off_devices() -> None:
     jax.config.update("jax_platforms", "cpu")
 
 
-def carry_on_all(sweep: SweepFolder, *, jobs: int | None, log: Sequence[str]) -> int:
+def carry_on_all(
+    sweep: SweepFolder, *, jobs: int | None, log: Sequence[str], is_uncalibrated_allowed: bool = False
+) -> int:
     """The exit code after doing what is left of every seed, 1 where some failed; what all found is printed.
 
     `jobs` bounds how many work at once (None: all), `log` names where metrics go beside the run folders.
     """
     out, left = console(), sweep.unfinished
-    options = ("--log", *log) if log else ()
+    options = (*(("--log", *log) if log else ()), *(("--uncalibrated",) if is_uncalibrated_allowed else ()))
     tasks = {seed: Task(actsafe_command("resume", run.path, *options), run.path / LOG) for seed, run in left.items()}
     failed = _work(sweep, tasks, jobs or len(tasks), out) if tasks else {}
     for seed, run in sweep.runs.items():

@@ -13,6 +13,7 @@ from actsafe.cli.halves import HALVES
 from actsafe.cli.progress import shown
 from actsafe.cli.stopping import Stopped, StopRequests
 from actsafe.experiments import provenance
+from actsafe.experiments.calibrating import require_calibrated
 from actsafe.experiments.folder import RunFolder
 from actsafe.experiments.loggers import logging
 from actsafe.experiments.storage import StorageError
@@ -24,12 +25,21 @@ def console() -> Console:
 
 
 def carry_on(
-    folder: RunFolder, arguments: Sequence[str], *, label: str, to_go_on: str | None = None, log: Sequence[str] = ()
+    folder: RunFolder,
+    arguments: Sequence[str],
+    *,
+    label: str,
+    to_go_on: str | None = None,
+    log: Sequence[str] = (),
+    is_uncalibrated_allowed: bool = False,
 ) -> None:
     """Do what is left of a run. `arguments` are what was typed, `to_go_on` what to type after a stop.
 
-    `log` names where metrics go beside the run folder.
+    `log` names where metrics go beside the run folder. A run that is asked to be safe and has a model known to be
+    overconfident is refused unless that is allowed.
     """
+    if not folder.is_finished:
+        say_calibration(folder, is_allowed=is_uncalibrated_allowed)
     trainer = HALVES[folder.kind].trainer(folder)
     if trainer.notice:
         console().print(trainer.notice, markup=False, soft_wrap=True)
@@ -56,6 +66,13 @@ def carry_on(
                 f"stopped: {kept} of {config.num_units} {config.unit}s are kept in {folder.path}. "
                 f"Go on with: {command}",
             ) from None
+
+
+def say_calibration(folder: RunFolder, *, is_allowed: bool) -> None:
+    """Print what is known of the model's calibration, before it acts, or raise where it may not act on it."""
+    notice = require_calibrated(folder, is_allowed=is_allowed)
+    if notice:
+        console().print(notice, markup=False, soft_wrap=True)
 
 
 def new_folder(base: Path, first: int = 1) -> Path:

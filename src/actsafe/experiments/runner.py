@@ -133,10 +133,14 @@ class Trainer:
         """The newest episode with a sound checkpoint, and the agent after it; the folder is not changed."""
         return self.folder.restore(self._begin()[0])
 
+    def believed(self) -> tuple[int, AgentState, GPDynamics]:
+        """As `newest`, with the models that the agents believe in."""
+        number, state = self.newest()
+        return number, state, self.programs.believe(state, self._capacity_at(number))
+
     def evaluate(self, tasks: list[str], *, stream: int = 1000) -> dict[str, dict[str, np.ndarray]]:
         """Zero-shot episodes of every seed's newest model, one per task; `stream` picks the random numbers."""
-        number, state = self.newest()
-        model = self.programs.believe(state, self._capacity_at(number))
+        number, state, model = self.believed()
         return {task: _as_arrays(self._evaluate(state, model, number, task, stream)) for task in tasks}
 
     def _begin(self) -> tuple[AgentState, Decision]:

@@ -3,15 +3,9 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from actsafe.theory.information_gain import information_gain
 
-def information_gain(covariance: Float[Array, "n n"], noise_std: Float[Array, ""] | float) -> Float[Array, ""]:
-    """gamma = 1/2 log det(I + K / sigma^2), in nats: what n noisy observations told about the function.
-
-    `covariance` is K without noise. Paper, Theorem 4.1; Srinivas et al. (2012).
-    """
-    count = covariance.shape[-1]
-    factor = jnp.linalg.cholesky(jnp.eye(count) + covariance / noise_std**2)
-    return jnp.sum(jnp.log(jnp.diagonal(factor)))
+__all__ = ["confidence_multiplier", "information_gain"]
 
 
 def confidence_multiplier(

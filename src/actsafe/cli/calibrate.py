@@ -1,0 +1,114 @@
+"""`actsafe calibrate`."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from rich.console import Console
+from rich.table import Table
+from tyro.conf import Positional, arg
+
+from actsafe.cli import jax_setup
+from actsafe.cli.halves import HALVES
+from actsafe.cli.working import console
+from actsafe.experiments import gp_calibrating, vision_calibrating
+from actsafe.experiments.calibrating import CALIBRATION, Measured, record
+from actsafe.experiments.folder import RunFolder
+from actsafe.experiments.settings import ConfigError
+from actsafe.experiments.sweep import open_runs
+from actsafe.safety.reliability import LEVELS, Assessment, Verdict
+
+MEASURES: Mapping[str, Callable[..., Measured]] = {
+    "gp": gp_calibrating.measure,
+    "vision": vision_calibrating.measure,
+}
+"""How the model of a run is tested, by the run's kind."""
+COLOURS = {
+    Verdict.CALIBRATED: "green",
+    Verdict.UNDERCONFIDENT: "yellow",
+    Verdict.OVERCONFIDENT: "bold red",
+    Verdict.UNKNOWN: "yellow",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Calibrate:
+    """Test whether a run's model knows how wrong it is, on episodes that it has not seen.
+
+    Writes calibration.json into the run's folder. The exit code is 1 if the model is overconfident.
+    """
+
+    folder: Annotated[Positional[Path], arg(metavar="RUN")]
+    """The run's folder, or a sweep's: then every run is tested."""
+    episodes: Annotated[int | None, arg(metavar="N", help_behavior_hint="(default: 5 per task, from pixels 20)")] = None
+    """Fresh episodes, of every seed; more of them see smaller faults."""
+    horizon: Annotated[int | None, arg(metavar="STEPS", help_behavior_hint="(default: 5, from pixels 15)")] = None
+    """How many decisions ahead to forecast."""
+
+    def run(self, arguments: Sequence[str]) -> int:
+        """Measure, write, and say what was found."""
+        for name, value in (("episodes", self.episodes), ("horizon", self.horizon)):
+            if value is not None and value < 1:
+                raise ConfigError(f"--{name} must be at least 1, got {value}")
+        folders = open_runs(self.folder)
+        jax_setup.prepare(is_double=HALVES[folders[0].kind].is_double)
+        return max(self._measure(folder, console()) for folder in folders)
+
+    def _measure(self, folder: RunFolder, out: Console) -> int:
+        with folder.locked():
+            measured = MEASURES[folder.kind](folder, num_episodes=self.episodes, horizon=self.horizon)
+            content = record(folder, measured)
+        _print(measured, content, out)
+        out.print(f"written to {folder.path / CALIBRATION}", markup=False, soft_wrap=True)
+        return int(content["verdict"] == Verdict.OVERCONFIDENT.value)
+
+
+def _print(measured: Measured, content: Mapping[str, Any], out: Console) -> None:
+    """Every claim one step ahead and at the farthest, and the verdict."""
+    for name, claim in measured.claims.items():
+        table = Table(
+            "steps ahead",
+            "of",
+            *(f"{level:.0%}" for level in LEVELS),
+            "error",
+            "widen by",
+            title=f"{name}: {claim.meaning}",
+            title_justify="left",
+        )
+        for step in sorted({1, len(claim.steps)}):
+            _add_rows(table, step, claim.steps[step - 1], measured.coordinates)
+        out.print(table)
+        for step in sorted({1, len(claim.steps)}):
+            found = claim.steps[step - 1]
+            ahead = f"{step} step{'s' * (step > 1)} ahead, {found.num_predictions} predictions"
+            out.print(f"{name}, {ahead}: [{COLOURS[found.verdict]}]{found.verdict.value}[/]")
+    out.print(
+        "shares of truths inside central intervals; * is told from its level by an exact test, all tests of a claim "
+        "together at 95 %. error: expected calibration error. widen by: factor on every std that "
+        "restores coverage (split-conformal, largest of all levels)",
+        style="dim",
+    )
+    colour = COLOURS[Verdict(content["verdict"])]
+    out.print(f"verdict, the worse of {measured.deciding} near and far: [{colour}]{content['verdict']}[/]")
+
+
+def _add_rows(table: Table, step: int, found: Assessment, coordinates: Sequence[str]) -> None:
+    for number, coordinate in enumerate(coordinates):
+        shares = [
+            f"{share:.1%}{'*' * (not low <= level <= high)}"
+            for level, share, low, high in zip(
+                LEVELS,
+                found.coverage[number],
+                found.coverage_low[number],
+                found.coverage_high[number],
+                strict=True,
+            )
+        ]
+        vouched = max((float(m) for m in found.conformal[number] if m < float("inf")), default=float("inf"))
+        table.add_row(str(step), coordinate, *shares, f"{found.calibration_error[number]:.3f}", f"{vouched:.3g}")
+    joint = [
+        f"{share:.1%}{'*' * bool(high < level)}"
+        for level, share, high in zip(LEVELS, found.joint_coverage, found.joint_coverage_high, strict=True)
+    ]
+    table.add_row(str(step), "all together", *joint, "", f"{found.multiplier:.3g}", end_section=True)

@@ -1,0 +1,170 @@
+"""`actsafe theorem`."""
+
+import concurrent.futures
+import dataclasses
+import math
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import jax
+import numpy as np
+from tyro.conf import arg
+
+from actsafe.cli import jax_setup
+from actsafe.cli.working import console
+from actsafe.experiments import provenance
+from actsafe.experiments.settings import ConfigError
+from actsafe.experiments.storage import write_json
+from actsafe.figures import save
+from actsafe.figures.theorem import Growth, safe_set_growth
+from actsafe.theory.idealised import Run, TheoremSettings, run
+from actsafe.theory.small_world import World, WorldSettings
+from actsafe.theory.verdict import Tally, bound_on_episodes, sizes
+
+SCHEMA_VERSION = 1
+RUNS_AT_ONCE = 10
+"""Runs in one program: enough to fill its vectors, few enough that a slow one holds up few others."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Theorem:
+    """Try the paper's theorem: is the idealised algorithm safe in every episode, and what does it find?
+
+    Algorithm 1 of the paper as it is written, on systems drawn from a known function space: is it safe in every
+    episode, does its safe set come to contain all that is reachable, is its final policy near the best there?
+    The exit code is 1 if what came out contradicts the theorem.
+    """
+
+    runs: Annotated[int, arg(metavar="N")] = 200
+    """Independent draws of a system and its noise."""
+    delta: Annotated[float, arg(metavar="P")] = TheoremSettings.delta
+    """The probability with which the theorem may fail."""
+    epsilon: Annotated[float, arg(metavar="X")] = TheoremSettings.epsilon
+    """The error allowed in the costs and the reward of an episode."""
+    max_episodes: Annotated[int, arg(metavar="N")] = TheoremSettings.max_episodes
+    """Where a run ends that has not come to know its safe set to epsilon."""
+    seed: Annotated[int, arg(metavar="N")] = 0
+    out: Annotated[Path, arg(metavar="FILE")] = Path("runs/theorem.json")
+    """The results file."""
+    picture: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="(default: FILE of --out, as .png)")] = None
+    """How the safe set of the first run grew."""
+
+    def run(self, arguments: Sequence[str]) -> int:
+        """Run, judge, write the results and the picture, and say what came out."""
+        if self.runs < 1:
+            raise ConfigError(f"--runs must be at least 1, got {self.runs}")
+        try:
+            settings = TheoremSettings(delta=self.delta, epsilon=self.epsilon, max_episodes=self.max_episodes)
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
+        jax_setup.prepare()
+        started = time.perf_counter()
+        world = World.create(WorldSettings())
+        outcomes = self._outcomes(world, settings)
+        seconds = time.perf_counter() - started
+        tally = Tally.count(outcomes, settings.epsilon)
+        failures = tally.failures(settings.delta)
+        bound = bound_on_episodes(world, settings)
+        content = {
+            "schema": SCHEMA_VERSION,
+            **_claims(tally, settings),
+            "contradictions": failures,
+            "sizes": sizes(outcomes, world),
+            "bound_on_episodes": bound if math.isfinite(bound) else None,
+            "settings": {"theorem": dataclasses.asdict(settings), "world": dataclasses.asdict(world.settings)},
+            "constants": {
+                **dataclasses.asdict(world.smoothness),
+                "distance_of_neighbours": float(world.distance[0, 1]),
+                "kernel_rank": world.kernel.rank,
+            },
+            "seconds": round(seconds, 1),
+            "command": provenance.command_line(arguments),
+            "machine": provenance.machine(),
+        }
+        self.out.parent.mkdir(parents=True, exist_ok=True)
+        write_json(self.out, content)
+        picture = save(safe_set_growth(growth_of(outcomes, world, 0)), self.picture or self.out.with_suffix(".png"))
+        _report(content, picture, self.out)
+        return 1 if failures else 0
+
+    def _outcomes(self, world: World, settings: TheoremSettings) -> Run:
+        """All runs, stacked; some at once in one program, and one such program per core."""
+        size = min(self.runs, RUNS_AT_ONCE)
+        num_batches = math.ceil(self.runs / size)
+        keys = jax.random.split(jax.random.key(self.seed), num_batches * size).reshape(num_batches, size)
+        program = jax.jit(jax.vmap(lambda key: run(world, settings, key))).lower(keys[0]).compile()
+        workers = min(num_batches, provenance.machine()["cores"])
+
+        def batch(index: int) -> Run:
+            # A key is no NumPy array; what the run's own was is of no more use.
+            outcome = program(keys[index])
+            outcome = outcome._replace(progress=outcome.progress._replace(key=jax.numpy.zeros(size)))
+            return jax.tree.map(np.asarray, jax.block_until_ready(outcome))
+
+        with concurrent.futures.ThreadPoolExecutor(workers) as pool, console().status("") as status:
+            batches = []
+            for outcome in pool.map(batch, range(num_batches)):
+                batches.append(outcome)
+                status.update(f"{min(len(batches) * size, self.runs)} of {self.runs} runs")
+        return jax.tree.map(lambda *parts: np.concatenate(parts)[: self.runs], *batches)
+
+
+def growth_of(outcomes: Run, world: World, index: int) -> Growth:
+    """What the picture needs of one run."""
+    progress = outcomes.progress
+    deployed = np.asarray(progress.deployed[index])
+    return Growth(
+        actions=np.asarray(world.lattice.actions),
+        joined=np.asarray(progress.joined[index]),
+        is_reachable=np.asarray(outcomes.is_reachable[index]),
+        is_unsafe=~(np.asarray(outcomes.truth.most_cost[index]) <= world.settings.budget),
+        deployed=deployed[deployed >= 0],
+        final=int(outcomes.final[index]),
+    )
+
+
+def _claims(tally: Tally, settings: TheoremSettings) -> dict[str, Any]:
+    """The theorem's statements, each with whether it was so in every run; `tally` has the numbers of runs."""
+    return {
+        "runs": tally.runs,
+        "violating_runs": tally.violating_runs,
+        "delta": settings.delta,
+        "epsilon": settings.epsilon,
+        "safe_set_shrank": tally.shrinking_runs > 0,
+        "contains_seed": tally.runs_with_seed == tally.runs,
+        "contains_reachable_set": tally.runs_with_reachable_set == tally.runs,
+        "epsilon_optimal": tally.epsilon_optimal_runs == tally.runs,
+        "tally": dataclasses.asdict(tally),
+    }
+
+
+def _report(content: dict[str, Any], picture: Path, results: Path) -> None:
+    out, tally, found = console(), content["tally"], content["sizes"]
+    num = tally["runs"]
+    least, median, most = found["episodes_least_median_most"]
+    bound = content["bound_on_episodes"]
+    lines = [
+        f"violations   {tally['violating_runs']} of {num} runs deployed a policy that breaks the budget; "
+        f"the theorem allows {content['delta'] * num:g}",
+        f"safe set     shrank in {tally['shrinking_runs']} runs, kept S_0 in {tally['runs_with_seed']}, "
+        f"contains the reachable set in {tally['runs_with_reachable_set']}",
+        f"sizes        S_0 {found['policies_in_seed']} of {found['policies']} policies; reachable "
+        f"{found['median_share_reachable']:.0%}, known to be safe in the end {found['median_share_in_safe_set']:.0%}, "
+        f"truly safe {found['median_share_truly_safe']:.0%} (medians)",
+        f"final policy within epsilon = {content['epsilon']:g} of the best reachable in "
+        f"{tally['epsilon_optimal_runs']} runs; largest gap {found['largest_reward_gap']:.3f}",
+        f"episodes     {least} to {most}, median {median:.0f}; the theorem's own bound is "
+        + ("out of reach" if bound is None else f"{bound:.2g}"),
+        f"calibrated   the truth stayed within the plausible models in {tally['calibrated_runs']} of {num} runs",
+    ]
+    for line in lines:
+        out.print(line, markup=False, soft_wrap=True)
+    out.print()
+    if content["contradictions"]:
+        out.print(f"NOT as the theorem says: {'; '.join(content['contradictions'])}.", style="bold red", soft_wrap=True)
+    else:
+        out.print(f"Nothing in {num} runs contradicts the theorem.", style="bold green")
+    out.print(f"results  {results}", markup=False, soft_wrap=True)
+    out.print(f"picture  {picture}", markup=False, soft_wrap=True)

@@ -1,0 +1,48 @@
+"""`actsafe verify`."""
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from actsafe.cli import jax_setup
+from actsafe.cli.halves import HALVES
+from actsafe.cli.working import console
+from actsafe.experiments.folder import RunFolder
+from actsafe.experiments.storage import StorageError
+from actsafe.experiments.verifying import differences, read_certificate
+
+
+@dataclasses.dataclass(frozen=True)
+class Verify:
+    """Compare a certificate with the run that it is about, field by field.
+
+    The certificate is made again from the run. The exit code is 1 if a field differs; all that do are named.
+    """
+
+    certificate: Annotated[Positional[Path], arg(metavar="CERTIFICATE")]
+    """A file that `actsafe certify` wrote."""
+    folder: Annotated[Positional[Path], arg(metavar="RUN")]
+    """The run's folder."""
+
+    def run(self, arguments: Sequence[str]) -> int:
+        """Say whether they agree, and else where not."""
+        claimed = read_certificate(self.certificate)
+        jax_setup.prepare(is_double=_is_double(self.folder))
+        found = differences(claimed, self.folder)
+        for line in found:
+            print(line, file=sys.stderr)
+        verdict = f"{len(found)} field(s) differ" if found else f"verified: {claimed['standing']}"
+        console().print(f"{self.certificate} against {self.folder}: {verdict}", markup=False, soft_wrap=True)
+        return int(bool(found))
+
+
+def _is_double(path: Path) -> bool:
+    """The precision of the run, or any where its settings cannot be read: then nothing is computed."""
+    try:
+        return HALVES[RunFolder.open(path).kind].is_double
+    except StorageError:
+        return True
