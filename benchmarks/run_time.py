@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from timing import arguments, compare, emit, machine, progress
+from timing import CompileClock, arguments, compare, emit, machine, progress
 from workloads import REFERENCES, calls_per_plan, make_model, predictions_per_plan, random_transitions
 
 from actsafe.experiments.config import Config
@@ -47,28 +47,6 @@ FOLLOWING = {
     "coverages": {"explore": "other", "learn": "other", "evaluate": "other"},
 }
 """The phase that a call of a program begins, by the phase it is called in."""
-
-
-class CompileClock:
-    """Adds up the time in which JAX traces, lowers or compiles."""
-
-    def __init__(self) -> None:
-        self._spans: list[tuple[float, float]] = []
-        jax.monitoring.register_event_duration_secs_listener(self._on_event)
-
-    def _on_event(self, event: str, duration_secs: float, **_: Any) -> None:
-        if event.startswith("/jax/core/compile/"):
-            now = time.perf_counter()
-            self._spans.append((now - duration_secs, now))
-
-    def within(self, start: float, end: float) -> float:
-        """Seconds of compilation between two moments; spans may nest."""
-        total, covered = 0.0, start
-        for span_start, span_end in sorted(self._spans):
-            first, last = max(span_start, covered), min(span_end, end)
-            if last > first:
-                total, covered = total + last - first, last
-        return total
 
 
 class PhaseClock:

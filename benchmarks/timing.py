@@ -51,6 +51,28 @@ def compile_ahead(
     return lambda: jax.block_until_ready(compiled(arrays)), time.perf_counter() - started
 
 
+class CompileClock:
+    """Adds up the time in which JAX traces, lowers or compiles."""
+
+    def __init__(self) -> None:
+        self._spans: list[tuple[float, float]] = []
+        jax.monitoring.register_event_duration_secs_listener(self._on_event)
+
+    def _on_event(self, event: str, duration_secs: float, **_: Any) -> None:
+        if event.startswith("/jax/core/compile/"):
+            now = time.perf_counter()
+            self._spans.append((now - duration_secs, now))
+
+    def within(self, start: float, end: float) -> float:
+        """Seconds of compilation between two moments; spans may nest."""
+        total, covered = 0.0, start
+        for span_start, span_end in sorted(self._spans):
+            first, last = max(span_start, covered), min(span_end, end)
+            if last > first:
+                total, covered = total + last - first, last
+        return total
+
+
 def compare(
     cases: Mapping[str, Case], *, repeats: int, warmup: int = 1, options: dict[str, str] | None = None
 ) -> tuple[dict[str, dict[str, float]], dict[str, Any]]:

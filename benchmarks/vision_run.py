@@ -14,8 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 from environment_soak import resident_mib
-from run_time import CompileClock
-from timing import arguments, compile_ahead, emit, machine, progress
+from timing import CompileClock, arguments, compile_ahead, emit, machine, progress
 from vision_workloads import command, peak_device_bytes, use_single_precision
 
 from actsafe.adapters.fleet import Fleet, ProblemFleet
