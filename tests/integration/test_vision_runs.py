@@ -173,7 +173,7 @@ def test_a_request_to_stop_is_met_between_compiled_calls(actsafe, unfinished, tr
 def test_a_disk_that_is_too_small_is_noticed_first(actsafe, unfinished, tree_of, monkeypatch):
     before = tree_of(unfinished)
     full = shutil.disk_usage(unfinished)._replace(free=1000)
-    monkeypatch.setattr(vision_runner.shutil, "disk_usage", lambda path: full)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: full)
     monkeypatch.setattr(vision_runner.VisionTrainer, "disk_bytes", 2**40)
     code, _, errors = actsafe("resume", unfinished)
     assert code == 2

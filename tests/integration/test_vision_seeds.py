@@ -24,7 +24,6 @@ from actsafe.cli.crew import Crew, Task
 from actsafe.cli.evaluate import Evaluate
 from actsafe.cli.main import main
 from actsafe.cli.stopping import Stopped, StopRequests
-from actsafe.experiments import sweep as sweep_module
 from actsafe.experiments.folder import RunFolder
 from actsafe.experiments.sweep import SweepFolder, open_runs
 from actsafe.experiments.vision_presets import vision_tiny
@@ -271,7 +270,7 @@ def test_two_processes_do_not_work_on_one_sweep(actsafe, made):
 def test_a_disk_that_is_too_small_for_all_is_noticed_first(actsafe, made, monkeypatch):
     # Enough for either seed, too little for both.
     size, free = 2**40, shutil.disk_usage(made)._replace(free=3 * 2**39)
-    monkeypatch.setattr(sweep_module.shutil, "disk_usage", lambda path: free)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: free)
     monkeypatch.setattr(VisionTrainer, "disk_bytes", size)
     code, _, errors = actsafe("resume", made)
     assert code == 2

@@ -20,7 +20,8 @@ from actsafe.models.gp.kernels import SquaredExponential
 from actsafe.problems import Pendulum
 from actsafe.safety.calibration import conformal_quantile, coverage, normal_coverage, standard_scores
 from actsafe.safety.confidence import Calibrated, Evidence, Fixed, Theory, realised_gains
-from actsafe.theory.confidence import confidence_multiplier, information_gain
+from actsafe.theory.confidence import confidence_multiplier
+from actsafe.theory.information_gain import information_gain
 
 INF, NAN = math.inf, math.nan
 

@@ -20,9 +20,9 @@ from actsafe.cli.stopping import Stopped, StopRequests
 from actsafe.cli.working import console
 from actsafe.experiments.folder import RunFolder
 from actsafe.experiments.settings import ConfigError
-from actsafe.experiments.storage import StorageError
+from actsafe.experiments.storage import StorageError, size_text
 from actsafe.experiments.sweep import SweepFolder
-from actsafe.experiments.vision_runner import VisionTrainer, gib
+from actsafe.experiments.vision_runner import VisionTrainer
 
 Jobs = Annotated[int | None, arg(metavar="N", help_behavior_hint="(default: all)")]
 """An option: how many seeds run at once."""
@@ -71,7 +71,7 @@ def _work(sweep: SweepFolder, tasks: Mapping[int, Task], num_at_once: int, out: 
         trainer = VisionTrainer(next(iter(sweep.runs.values())))
         trainer.fleet.close()
         sweep.require_disk(trainer.disk_bytes)
-        out.print(f"checkpoints need up to {gib(len(sweep.runs) * trainer.disk_bytes)} on the disk, of all seeds")
+        out.print(f"checkpoints need up to {size_text(len(sweep.runs) * trainer.disk_bytes)} on the disk, of all seeds")
         with watched(sweep, trainer.describe, out) as look:
 
             def look_and_listen() -> None:

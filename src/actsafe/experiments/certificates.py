@@ -3,7 +3,6 @@
 A certificate is JSON that can be made again from the run alone, which is how it is verified (verifying.py).
 """
 
-import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +12,7 @@ from actsafe.experiments.calibrating import IS_CONSTRAINED, Known, known
 from actsafe.experiments.fingerprints import fingerprints
 from actsafe.experiments.folder import RunFolder
 from actsafe.experiments.promises import RECKONINGS, Promise
-from actsafe.experiments.storage import StorageError, finite
+from actsafe.experiments.storage import StorageError, finite, sha256
 from actsafe.safety.binomial import clopper_pearson
 from actsafe.safety.reliability import Verdict
 
@@ -81,7 +80,7 @@ def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
     """`content` with a hash of it as the last entry: a certificate that was altered by accident shows by itself."""
     rest = {name: value for name, value in content.items() if name != "sha256"}
     canonical = json.dumps(rest, sort_keys=True, allow_nan=False)
-    return {**rest, "sha256": hashlib.sha256(canonical.encode()).hexdigest()}
+    return {**rest, "sha256": sha256(canonical.encode())}
 
 
 def violations(folder: RunFolder) -> list[dict[str, Any]]:

@@ -100,6 +100,22 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def require_room(path: Path, num_bytes: int, *, of: str, advice: str) -> None:
+    """Raise where the disk of the folder `path` cannot hold `num_bytes` in it, what is there already included."""
+    there = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    free = shutil.disk_usage(path).free
+    if num_bytes > there + free:
+        raise StorageError(
+            f"checkpoints of {of} may need {size_text(num_bytes)}, and the disk of {path} has {size_text(free)} free. "
+            f"Free some, choose a folder on another disk, {advice}"
+        )
+
+
+def size_text(num_bytes: int) -> str:
+    """A size for people."""
+    return f"{num_bytes / 2**30:.1f} GiB" if num_bytes >= 2**29 else f"{num_bytes / 2**20:.0f} MiB"
+
+
 def finite(value: Any) -> Any:
     """`value` with plain Python numbers, and null for what is not finite."""
     if isinstance(value, Mapping):

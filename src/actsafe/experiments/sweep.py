@@ -7,7 +7,6 @@ A sweep has no state of its own: what is done of it is what is done of its runs.
 """
 
 import dataclasses
-import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -15,8 +14,7 @@ from typing import Any
 
 from actsafe.experiments.folder import RunFolder
 from actsafe.experiments.settings import ConfigError
-from actsafe.experiments.storage import StorageError, locked, read_json, write_json
-from actsafe.experiments.vision_runner import gib
+from actsafe.experiments.storage import StorageError, locked, read_json, require_room, write_json
 
 SCHEMA_VERSION = 1
 FILE = "sweep.json"
@@ -85,15 +83,8 @@ class SweepFolder:
 
     def require_disk(self, bytes_per_run: int) -> None:
         """Raise where the disk is too small for the checkpoints of all runs; each by itself looks at its own only."""
-        there = sum(file.stat().st_size for file in self.path.rglob("*") if file.is_file())
-        free = shutil.disk_usage(self.path).free
-        needed = bytes_per_run * len(self.runs)
-        if needed > there + free:
-            raise StorageError(
-                f"checkpoints of these {len(self.runs)} seeds may need {gib(needed)}, and the disk of "
-                f"{self.path} has {gib(free)} free. Free some, choose a folder on another disk, ask for "
-                "fewer seeds, or set a smaller replay_capacity"
-            )
+        of, advice = f"these {len(self.runs)} seeds", "ask for fewer seeds, or set a smaller replay_capacity"
+        require_room(self.path, bytes_per_run * len(self.runs), of=of, advice=advice)
 
 
 def is_sweep(path: Path) -> bool:

@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,7 +17,7 @@ from actsafe.experiments import provenance
 from actsafe.experiments.epochs import AnyReplay, Epoch, Loop, Standing
 from actsafe.experiments.folder import CHECKPOINT, CHECKPOINTS_KEPT, Episode, RunFolder
 from actsafe.experiments.recording import Outcome, constraint_columns, ledger_rows, means
-from actsafe.experiments.storage import StorageError
+from actsafe.experiments.storage import require_room, size_text
 from actsafe.experiments.stores import unflatten
 from actsafe.experiments.vision_config import ROWS, VisionConfig
 
@@ -53,7 +52,7 @@ class VisionTrainer:
     @property
     def notice(self) -> str:
         """What is said before the run starts."""
-        return f"checkpoints need up to {gib(self.disk_bytes)} on the disk"
+        return f"checkpoints need up to {size_text(self.disk_bytes)} on the disk"
 
     def _count(self, num_steps: int) -> None:
         self.on_decisions(num_steps)
@@ -104,13 +103,7 @@ class VisionTrainer:
 
     def require_disk(self) -> None:
         """Raise where the disk is too small for what is still to be written, before anything is computed."""
-        there = sum(file.stat().st_size for file in self.folder.path.rglob("*") if file.is_file())
-        free = shutil.disk_usage(self.folder.path).free
-        if self.disk_bytes > there + free:
-            raise StorageError(
-                f"checkpoints of this run may need {gib(self.disk_bytes)}, and the disk of {self.folder.path} has "
-                f"{gib(free)} free. Free some, choose a folder on another disk, or set a smaller replay_capacity"
-            )
+        require_room(self.folder.path, self.disk_bytes, of="this run", advice="or set a smaller replay_capacity")
 
     def _epoch(self, number: int, standing: Standing, replay: AnyReplay) -> tuple[Standing, AnyReplay]:
         started = time.perf_counter()
@@ -183,8 +176,3 @@ def _latest(replay: AnyReplay, num_ticks: int) -> Rows:
     count = min(num_ticks, replay.capacity)
     ticks = (int(replay.position) - count + np.arange(count)) % replay.capacity
     return jax.tree.map(lambda store: np.asarray(store[:, ticks]), replay.rows)
-
-
-def gib(num_bytes: int) -> str:
-    """A size for people."""
-    return f"{num_bytes / 2**30:.1f} GiB" if num_bytes >= 2**29 else f"{num_bytes / 2**20:.0f} MiB"

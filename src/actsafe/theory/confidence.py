@@ -3,10 +3,6 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from actsafe.theory.information_gain import information_gain
-
-__all__ = ["confidence_multiplier", "information_gain"]
-
 
 def confidence_multiplier(
     gain: Float[Array, "*outputs"] | float, *, delta: float, norm_bound: float, num_outputs: int = 1
