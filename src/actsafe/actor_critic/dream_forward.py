@@ -10,9 +10,10 @@ from jaxtyping import Array, Float, Int
 from actsafe.actor_critic.actor import MEAN_LIMIT, MIN_STD, Actor
 from actsafe.models.rssm import blocks
 from actsafe.models.rssm.blocks import Block, Columns, Layer, Source, call, elu, pieces, products
-from actsafe.models.rssm.cell import MIN_STD as MIN_STATE_STD
-from actsafe.models.rssm.cell import Priors, State
+from actsafe.models.rssm.cell import Priors
 from actsafe.models.rssm.gate_kernel import GateWeights, Kept, advance
+from actsafe.models.rssm.states import MIN_STD as MIN_STATE_STD
+from actsafe.models.rssm.states import State
 
 
 class Draws(NamedTuple):
@@ -125,7 +126,11 @@ def _follow(block: Block, priors: Any, trace: Any, draws: Any, t: Array, member:
     entered = Source(trace.entered, (t,), sizes.hidden)
     previous = Source(trace.states.deterministic, (t,), sizes.deterministic)
     following = trace.states.deterministic
-    advance(block, gates, member, (member,), entered, previous, trace.kept, (t,), following, (t + 1,))
+
+    def follow(columns: Columns) -> None:
+        advance(block, columns, gates, member, (member,), entered, previous, trace.kept, following, t)
+
+    pieces(sizes.deterministic, follow)
     block.wait()
     sources = [(Source(following, (t + 1,), sizes.deterministic), 0)]
     _layer(block, sources, priors.hidden, (member,), sizes.hidden, trace.hidden, (t,))

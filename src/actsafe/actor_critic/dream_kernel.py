@@ -11,7 +11,8 @@ from jaxtyping import Array, Float
 from actsafe.actor_critic.actor import Actor
 from actsafe.actor_critic.dream_backward import backward
 from actsafe.actor_critic.dream_forward import Draws, forward
-from actsafe.models.rssm.cell import Priors, State
+from actsafe.models.rssm.cell import Priors
+from actsafe.models.rssm.states import State
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(5,))

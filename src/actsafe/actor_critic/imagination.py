@@ -16,7 +16,8 @@ from actsafe.actor_critic.actor import Actor
 from actsafe.actor_critic.dream_forward import Draws
 from actsafe.actor_critic.dream_kernel import dream_states
 from actsafe.models.rssm import blocks
-from actsafe.models.rssm.cell import Cell, State
+from actsafe.models.rssm.cell import Cell
+from actsafe.models.rssm.states import State
 
 
 class DreamNoise(NamedTuple):

@@ -1,6 +1,7 @@
 """One update of an actor and its critics, from dreams."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -19,7 +20,7 @@ from actsafe.constrained.descent import descend
 from actsafe.constrained.optimisers import clipped_adam
 from actsafe.models.networks import MLP, cast
 from actsafe.models.packing import Packed, flat
-from actsafe.models.rssm.cell import State
+from actsafe.models.rssm.states import State
 from actsafe.models.rssm.world_model import WorldModel
 from actsafe.objectives.doubt import Disagreement, Doubt
 
@@ -88,12 +89,22 @@ class Lessons(NamedTuple):
     """What follows from dreams for an actor and its critics."""
 
     imagined: Imagined
-    features: Float[Array, "time row feature"]
-    """Of the states in which the actor decided."""
-    wishes: Float[Array, "time row output action"]
-    """How the loss and each cost return change with every dreamt action."""
+    wishes: Dream
+    """How the loss and each cost return change with every dreamt state and action: (time, row, output, ...)."""
     critic_losses: Float[Array, " critic"]
     critic_gradients: Float[Array, "critic parameter"]
+
+
+class Recalled(NamedTuple):
+    """What the actor's layers gave at every step of its dreams."""
+
+    outputs: Float[Array, "decision outputs"]
+    seen: Any
+    """The inputs of every layer."""
+
+
+ToPushes = Callable[[Dream], tuple[Float[Array, "time row action"]]]
+"""From how something changes with what was dreamt to how it changes with what is added to each action."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,14 +144,50 @@ class Learner:
         self, learned: ActorCritic, model: WorldModel, start: State, aim: Aim, key: PRNGKeyArray
     ) -> tuple[ActorCritic, Info]:
         """The actor-critic after one update, from dreams that begin in every row of `start`; `model` is cast."""
-        num_rows = start.stochastic.shape[0]
-        actor, critics = learned.actor.tree, learned.critics.tree
-        num_actions = actor.layers.layers[-1].bias.shape[-1] // 2
+        noise = self.draw(learned, model, start, key)
+        dreamt, to_pushes = self.dream(learned, model, start, noise)
+        lessons = self.judge(learned, model, dreamt, noise, aim)
+        wishes = self.wish(to_pushes, lessons)
+        return self.learn(learned, self.recall(learned, dreamt), noise, lessons, wishes, aim)
+
+    def draw(self, learned: ActorCritic, model: WorldModel, start: State, key: PRNGKeyArray) -> DreamNoise:
+        """The random numbers of an update."""
+        num_actions = learned.actor.tree.layers.layers[-1].bias.shape[-1] // 2
         with jax.named_scope("noise"):
-            noise = DreamNoise.draw(model.cell, num_rows, num_actions, self.settings.horizon, key)
-        lessons = self._dream(actor, critics, model, start, noise, aim)
+            return DreamNoise.draw(model.cell, start.stochastic.shape[0], num_actions, self.settings.horizon, key)
+
+    def dream(self, learned: ActorCritic, model: WorldModel, start: State, noise: DreamNoise) -> tuple[Dream, ToPushes]:
+        """Dreams of the actor, and the way back to its actions."""
+        actor = cast(learned.actor.tree, self.dtype)
+        with jax.named_scope("dream"):
+            return jax.vjp(
+                lambda pushes: dream(model.cell, actor, start, noise, pushes, unroll=self.unroll),
+                jnp.zeros_like(noise.action),
+            )
+
+    def recall(self, learned: ActorCritic, dreamt: Dream) -> Recalled:
+        """What the actor's layers gave at every step of its dreams."""
+        features = dreamt.features[:-1].reshape(-1, dreamt.features.shape[-1]).astype(self.dtype)
         with jax.named_scope("actor"):
-            gradients = self._actor_gradients(actor, lessons.features, noise.action, lessons.wishes)
+            return Recalled(*cast(learned.actor.tree.layers, self.dtype).trace(features))
+
+    def wish(self, to_pushes: ToPushes, lessons: Lessons) -> Float[Array, "time row output action"]:
+        """How the loss and each cost return change with every dreamt action."""
+        with jax.named_scope("dream"):
+            return jax.vmap(to_pushes, in_axes=OUTPUT, out_axes=OUTPUT)(lessons.wishes)[0]
+
+    def learn(
+        self,
+        learned: ActorCritic,
+        recalled: Recalled,
+        noise: DreamNoise,
+        lessons: Lessons,
+        wishes: Float[Array, "time row output action"],
+        aim: Aim,
+    ) -> tuple[ActorCritic, Info]:
+        """The actor-critic once it has taken its lessons."""
+        with jax.named_scope("actor"):
+            gradients = self._actor_gradients(learned.actor.tree, recalled, noise.action, wishes)
         imagined = lessons.imagined
         loss, cost_returns = imagined.loss, imagined.cost_returns
         margins = jnp.asarray(self.budgets, jnp.float32) - cost_returns
@@ -174,26 +221,17 @@ class Learner:
         packed = Packed(weights, learned.actor.layout), Packed(every, learned.critics.layout)
         return ActorCritic(*packed, actor_memory, critic_memory, step_memory), info
 
-    def _dream(
-        self, actor: Actor, critics: MLP, model: WorldModel, start: State, noise: DreamNoise, aim: Aim
-    ) -> Lessons:
-        """What dreams of the actor teach it and its critics.
+    def judge(self, learned: ActorCritic, model: WorldModel, dreamt: Dream, noise: DreamNoise, aim: Aim) -> Lessons:
+        """What dreams teach the actor and its critics.
 
         Backwards in parts: from the outputs to values, doubt and dream; from values, through each critic for its own
-        output; from the doubt, which takes asking all members, for those outputs alone that follow its gradient;
-        and through the dream to the actions.
+        output; from the doubt, which takes asking all members, for those outputs alone that follow its gradient.
         """
-        actor = cast(actor, self.dtype)
-        pushes = jnp.zeros_like(noise.action)
-        with jax.named_scope("dream"):
-            dreamt, to_pushes = jax.vjp(
-                lambda pushes: dream(model.cell, actor, start, noise, pushes, unroll=self.unroll), pushes
-            )
-            features = dreamt.features
+        features = dreamt.features
         with jax.named_scope("everyone"):
             (doubt, everyone), to_dream = jax.vjp(lambda dreamt: self._ask_everyone(model, dreamt, noise), dreamt)
         with jax.named_scope("critics"):
-            judged = judge(critics, features, self.dtype)
+            judged = judge(learned.critics.tree, features, self.dtype)
         with jax.named_scope("outcomes"):
             outputs, to_parts, imagined = jax.vjp(
                 lambda *parts: self._evaluate(model, aim, *parts),
@@ -219,11 +257,10 @@ class Learner:
             size = model.cell.deterministic_size
             d_states = State(d_features[..., :size], d_features[..., size:])
             d_actions = jnp.zeros((*noise.action.shape[:OUTPUT], outputs.size, noise.action.shape[-1]), jnp.float32)
-            d_dream = jax.tree.map(
+            wishes = jax.tree.map(
                 lambda whole, part: whole.at[:, :, followers:].add(part), Dream(d_states, d_actions), through_doubt
             )
-            (wishes,) = jax.vmap(to_pushes, in_axes=OUTPUT, out_axes=OUTPUT)(d_dream)
-        return Lessons(imagined, features[:-1], wishes, critic_losses, critic_gradients)
+        return Lessons(imagined, wishes, critic_losses, critic_gradients)
 
     def _ask_everyone(
         self, model: WorldModel, dreamt: Dream, noise: DreamNoise
@@ -275,15 +312,14 @@ class Learner:
         return losses, judged.to_weights(jnp.pad(cotangents, ((0, 0), (0, 1), (0, 0))))
 
     def _actor_gradients(
-        self, actor: Actor, features: Array, noise: Array, wishes: Float[Array, "time row output action"]
+        self, actor: Actor, recalled: Recalled, noise: Array, wishes: Float[Array, "time row output action"]
     ) -> Float[Array, "output parameter"]:
         """∂outputs/∂weights = Σ ∂outputs/∂actions · ∂actions/∂weights, over all steps and rows at once."""
         layers = cast(actor.layers, self.dtype)
-        features, noise, wishes = (x.reshape(-1, *x.shape[2:]) for x in (features, noise, wishes))
-        outputs, seen = layers.trace(features.astype(self.dtype))
-        _, pull_back = jax.vjp(lambda outputs: actor.distribution(outputs).sample(noise), outputs)
+        noise, wishes = (x.reshape(-1, *x.shape[2:]) for x in (noise, wishes))
+        _, pull_back = jax.vjp(lambda outputs: actor.distribution(outputs).sample(noise), recalled.outputs)
         (errors,) = jax.vmap(pull_back, in_axes=1, out_axes=1)(wishes)
-        return jax.vmap(flat)(layers.gradients(seen, errors))
+        return jax.vmap(flat)(layers.gradients(recalled.seen, errors))
 
     @property
     def _actor_optimiser(self) -> optax.GradientTransformation:

@@ -21,15 +21,16 @@ from actsafe.actor_critic.aims import Aim, aims
 from actsafe.actor_critic.learning import ActorCritic, ActorCriticSettings, Learner
 from actsafe.agents.phases import Phase
 from actsafe.agents.recipes import Policy, VisionRecipe
+from actsafe.agents.side_by_side import Batch, Policies, learn_both
 from actsafe.constrained.descent import descend
 from actsafe.constrained.optimisers import clipped_adam
 from actsafe.constrained.settings import StepSettings
 from actsafe.data.rows import Rows
 from actsafe.models.networks import cast
 from actsafe.models.packing import Packed, flat
-from actsafe.models.rssm.cell import State
 from actsafe.models.rssm.encoder import prefers_products
-from actsafe.models.rssm.world_model import WorldModel, WorldModelSettings, elbo_loss
+from actsafe.models.rssm.states import State
+from actsafe.models.rssm.world_model import WorldModel, WorldModelSettings
 from actsafe.objectives.doubt import DoubtSettings, planner_budget
 
 TASK, EXPLORATION = 0, 1
@@ -209,34 +210,25 @@ class VisionAgent:
         """
         model_key, dream_key = jax.random.split(key)
         rows = rows._replace(reward=self.settings.reward_scale * rows.reward)
-        learned = state.model.tree
-
-        def loss(learned: WorldModel) -> tuple[Array, Any]:
-            model = cast(learned, self._dtype)
-            return elbo_loss(model, rows, self.settings.model, model_key, unroll=self._unroll)
-
-        (model_loss, explained), gradient = jax.value_and_grad(loss, has_aux=True)(learned)
+        num_active = state.actor_critics.actor.vector.shape[0]
+        batch = Batch(rows, self.settings.model, model_key, self._dtype, self._unroll)
+        aims = jax.tree.map(lambda leaf: leaf[:num_active], self.aims)
+        keys = jax.random.split(dream_key, num_active)
+        policies = Policies(self.learner, state.actor_critics, aims, state.starts, keys)
+        taught, actor_critics, info = learn_both(state.model.tree, batch, policies)
+        explained = taught.explained
         with jax.named_scope("model_step"):
             weights, memory, is_model_skipped = descend(
-                self._model_optimiser, state.model.vector, flat(gradient), state.model_memory
+                self._model_optimiser, state.model.vector, flat(taught.gradient), state.model_memory
             )
         # Neighbours are from different sequences: blocks of them draw what they believe together.
         starts = jax.tree.map(
             lambda leaf: jnp.swapaxes(leaf, 0, 1).reshape(-1, leaf.shape[-1]).astype(jnp.float32),
             explained.filtered.state,
         )
-        num_active = state.actor_critics.actor.vector.shape[0]
-        usable = cast(learned, self._dtype)
-        actor_critics, info = eqx.filter_vmap(
-            lambda learned, aim, key: self.learner.improve(learned, usable, state.starts, aim, key)
-        )(
-            state.actor_critics,
-            jax.tree.map(lambda leaf: leaf[:num_active], self.aims),
-            jax.random.split(dream_key, num_active),
-        )
         is_skipped = jnp.maximum(is_model_skipped, jnp.max(info["is_skipped"]))
         metrics = {
-            "model/loss": model_loss,
+            "model/loss": taught.loss,
             "model/observation_loss": explained.observation_loss,
             "model/reward_loss": explained.reward_loss,
             "model/cost_loss": explained.cost_loss,

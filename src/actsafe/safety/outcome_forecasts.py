@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from actsafe.data.rows import Rows
-from actsafe.models.rssm.cell import Gaussian, State
+from actsafe.models.rssm.states import Gaussian, State
 from actsafe.models.rssm.world_model import WorldModel
 from actsafe.safety.forecasts import moments
 

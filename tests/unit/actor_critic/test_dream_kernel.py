@@ -13,7 +13,8 @@ from actsafe.actor_critic.dream_forward import Draws
 from actsafe.actor_critic.dream_kernel import dream_states
 from actsafe.actor_critic.imagination import DreamNoise, dream
 from actsafe.models.networks import cast
-from actsafe.models.rssm.cell import Cell, State
+from actsafe.models.rssm.cell import Cell
+from actsafe.models.rssm.states import State
 
 STEPS, ROWS = 3, 32
 

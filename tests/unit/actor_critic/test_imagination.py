@@ -14,7 +14,7 @@ from actsafe.actor_critic.lambda_return import lambda_returns
 from actsafe.actor_critic.learning import ActorCriticSettings, Learner
 from actsafe.constrained.lbsgd import LBSGD
 from actsafe.models.packing import flat
-from actsafe.models.rssm.cell import State
+from actsafe.models.rssm.states import State
 from actsafe.models.rssm.world_model import WorldModel, WorldModelSettings
 from actsafe.objectives.doubt import Disagreement, EpistemicNorm
 
@@ -85,8 +85,10 @@ def test_actor_gradients_equal_plain_differentiation(is_averaged, is_differentia
 
     @jax.jit
     def ours():
-        lessons = learner._dream(actor, critics, model, start, noise, AIM)
-        gradients = learner._actor_gradients(actor, lessons.features, noise.action, lessons.wishes)
+        dreamt, to_pushes = learner.dream(learned, model, start, noise)
+        lessons = learner.judge(learned, model, dreamt, noise, AIM)
+        wishes = learner.wish(to_pushes, lessons)
+        gradients = learner._actor_gradients(actor, learner.recall(learned, dreamt), noise.action, wishes)
         return jnp.concatenate([lessons.imagined.loss[None], lessons.imagined.cost_returns]), gradients
 
     weights, rest = eqx.partition(actor, eqx.is_array)

@@ -14,11 +14,12 @@ from actsafe.models.networks import cast, elu
 from actsafe.models.rssm import cell as cells
 from actsafe.models.rssm import decoder as decoders
 from actsafe.models.rssm import encoder as encoders
-from actsafe.models.rssm.cell import Cell, Gaussian, State
+from actsafe.models.rssm.cell import Cell
 from actsafe.models.rssm.decoder import Upsampling, kernel_sizes
 from actsafe.models.rssm.elbo import balanced_kl, kl_divergence, squared_error
 from actsafe.models.rssm.encoder import ImageEncoder
 from actsafe.models.rssm.gru import gru
+from actsafe.models.rssm.states import Gaussian, State
 from actsafe.models.rssm.world_model import WorldModel, WorldModelSettings, elbo_loss, predict_video
 from actsafe.objectives.doubt import Disagreement, EpistemicNorm
 

@@ -5,7 +5,7 @@ s' ~ N(μ, σ),  (μ, σ) = out(elu(h' W_hid))                             stoch
 s' ~ N(μ, σ),  (μ, σ) = out(elu([h', e] W_post))                       the posterior, shared; e the embedding
 """
 
-from typing import NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -13,39 +13,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from actsafe.models.networks import Dense, elu, shifted
+from actsafe.models.rssm import teams
+from actsafe.models.rssm.filter_forward import FilterInputs, FilterWeights
+from actsafe.models.rssm.filter_kernel import filter_states
 from actsafe.models.rssm.gru import Gates, gru
 from actsafe.models.rssm.hoisting import Layers, hoisted_scan
-
-MIN_STD = 0.1
-
-
-class State(NamedTuple):
-    """A latent state."""
-
-    deterministic: Float[Array, "*lead deterministic"]
-    stochastic: Float[Array, "*lead stochastic"]
-
-    @property
-    def features(self) -> Float[Array, "*lead feature"]:
-        """What heads, actors and critics see."""
-        return jnp.concatenate([self.deterministic, self.stochastic], axis=-1)
-
-
-class Gaussian(NamedTuple):
-    """Independent normal distributions."""
-
-    mean: Float[Array, "*lead stochastic"]
-    std: Float[Array, "*lead stochastic"]
-
-    @classmethod
-    def of(cls, outputs: Float[Array, "*lead outputs"]) -> "Gaussian":
-        """From a layer's outputs: the mean, and std = softplus + 0.1; in float32."""
-        mean, raw = jnp.split(outputs.astype(jnp.float32), 2, axis=-1)
-        return cls(mean, jax.nn.softplus(raw) + MIN_STD)
-
-    def sample(self, noise: Float[Array, "*lead stochastic"]) -> Float[Array, "*lead stochastic"]:
-        """mean + std · noise."""
-        return self.mean + self.std * noise
+from actsafe.models.rssm.states import Filtered, Gaussian, State, StepDraws, Steps, Walked
 
 
 class Priors(eqx.Module):
@@ -67,15 +40,6 @@ class Posterior(eqx.Module):
 
     hidden: Dense
     out: Dense
-
-
-class Filtered(NamedTuple):
-    """A sequence as the filter saw it."""
-
-    state: State
-    posterior: Gaussian
-    prior: Gaussian
-    """Of the member that was drawn at each step."""
 
 
 class Cell(eqx.Module):
@@ -176,11 +140,18 @@ class Cell(eqx.Module):
         *,
         unroll: int = 1,
     ) -> Filtered:
-        """The states of sequences, from their beginning; where an episode begins, nothing before it counts.
+        """The states of sequences, from their beginning; where an episode begins, nothing before it counts."""
+        steps, draws = self.prepare(embeddings, actions, is_first, key)
+        return self.distributions(self.walk(steps, draws, unroll=unroll), draws)
 
-        One member is drawn per time step and predicts for the whole batch. All that does not depend on the state is
-        done for all steps at once, outside the loop.
-        """
+    def prepare(
+        self,
+        embeddings: Float[Array, "batch time embedding"],
+        actions: Float[Array, "batch time action"],
+        is_first: Bool[Array, "batch time"],
+        key: PRNGKeyArray,
+    ) -> tuple[Steps, StepDraws]:
+        """All of the filter that does not depend on the state."""
         member_key, noise_key = jax.random.split(key)
         num_batch, num_steps = is_first.shape
         dtype = self.priors.entry.weight.dtype
@@ -191,16 +162,20 @@ class Cell(eqx.Module):
         entry, size = self.priors.entry, self.stochastic_size
         drawn = jnp.einsum("tba,tah->tbh", actions, entry.weight[members, size:])
         pushes = drawn + entry.bias[members][:, None]
-        informed = jnp.swapaxes(self._informed(embeddings), 0, 1)
-        states, outputs = self._loop(pushes, informed, noise, goes_on, members, unroll)
-        prior = self._chosen_prior(states.deterministic, members)
-        result = Filtered(states, Gaussian.of(outputs), prior)
+        return Steps(pushes, jnp.swapaxes(self._informed(embeddings), 0, 1)), StepDraws(noise, goes_on, members)
+
+    def distributions(self, walked: Walked, draws: StepDraws) -> Filtered:
+        """What was walked through, and what was believed on the way; (batch, time, ...)."""
+        prior = self._chosen_prior(walked.states.deterministic, draws.members)
+        result = Filtered(walked.states, Gaussian.of(walked.outputs), prior)
         return jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), result)
 
-    def _loop(
-        self, pushes: Array, informed: Array, noise: Array, goes_on: Array, members: Int[Array, " time"], unroll: int
-    ) -> tuple[State, Float[Array, "time row outputs"]]:
-        """States, and what the posterior's last layer gave, of all steps."""
+    def walk(self, steps: Steps, draws: StepDraws, *, unroll: int = 1) -> Walked:
+        """The chain of steps, from the beginning."""
+        if teams.is_usable(steps.pushes.shape[1], steps.pushes.dtype):
+            return self.walk_by_kernel(steps, draws)
+        pushes, informed = steps
+        noise, goes_on, members = draws
         dtype, size, gates = pushes.dtype, self.stochastic_size, _joined_gates(self.priors)
         num_steps, num_rows = pushes.shape[:2]
         weights = {
@@ -235,7 +210,23 @@ class Cell(eqx.Module):
             members,
             unroll=unroll,
         )
-        return states, outputs
+        return Walked(states, outputs)
+
+    def walk_by_kernel(self, steps: Steps, draws: StepDraws, *, interpret: bool = False) -> Walked:
+        """The same in one kernel."""
+        priors, posterior = self.priors, self.posterior
+        weights = FilterWeights(
+            priors.entry.weight[:, : self.stochastic_size],
+            priors.gates_from_entry.weight,
+            priors.gates_from_state,
+            posterior.hidden.weight[: self.deterministic_size],
+            posterior.out.weight,
+        )
+        biases = (priors.gates_from_entry.bias[draws.members], priors.candidate_bias[draws.members], posterior.out.bias)
+        goes_on = draws.goes_on[..., 0].astype(jnp.float32)
+        inputs = FilterInputs(*steps, *biases, draws.noise, goes_on, draws.members)
+        found: Any = filter_states(weights, inputs, interpret)
+        return Walked(State(found.deterministic, found.stochastic), found.outputs)
 
     def _chosen_prior(self, deterministic: Float[Array, "time row deterministic"], members: Int[Array, " time"]):
         rows = deterministic.reshape(1, -1, deterministic.shape[-1])

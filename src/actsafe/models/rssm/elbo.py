@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from actsafe.models.rssm.cell import Gaussian
+from actsafe.models.rssm.states import Gaussian
 
 
 def kl_divergence(p: Gaussian, q: Gaussian) -> Float[Array, "*lead"]:

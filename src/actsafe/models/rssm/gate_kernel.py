@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from actsafe.models.rssm.blocks import Block, Columns, Layer, Source, pieces, products, products_back, sigmoid, vector
+from actsafe.models.rssm.blocks import Block, Columns, Layer, Source, products, products_back, sigmoid, vector
 from actsafe.models.rssm.gru import Gates, gate_errors
 
 Lead = tuple[Any, ...]
@@ -33,40 +33,38 @@ class Kept(NamedTuple):
 
 def advance(
     block: Block,
+    columns: Columns,
     weights: GateWeights,
     member: Array,
     bias_lead: Lead,
     entered: Source,
     previous: Source,
     kept: Kept,
-    kept_lead: Lead,
     target: Any,
-    target_lead: Lead,
+    t: Array,
 ) -> None:
-    """Write h' of `entered` and `previous` to `target`, and what the way back needs to `kept`."""
+    """Write h' of `entered` and `previous` at these columns to `target`, as step t + 1, and what the way back needs to
+    `kept`, as step t."""
     size = previous.size
 
-    def one(columns: Columns) -> None:
-        def gates_of(source: Source, store: Any) -> tuple[Array, ...]:
-            layers = [Layer(store, (member,), (0, number * size)) for number in range(3)]
-            return products(block, source, layers, columns, size)
+    def gates_of(source: Source, store: Any) -> tuple[Array, ...]:
+        layers = [Layer(store, (member,), (0, number * size)) for number in range(3)]
+        return products(block, source, layers, columns, size)
 
-        def bias(number: int) -> Array:
-            return vector(weights.bias, *bias_lead, columns=columns, width=size, offset=number * size)
+    def bias(number: int) -> Array:
+        return vector(weights.bias, *bias_lead, columns=columns, width=size, offset=number * size)
 
-        x_r, x_z, x_n = gates_of(entered, weights.from_entry)
-        h_r, h_z, h_n = gates_of(previous, weights.from_state)
-        reset, update = sigmoid(x_r + h_r + bias(0)), sigmoid(x_z + h_z + bias(1))
-        from_state = h_n + vector(weights.candidate_bias, *bias_lead, columns=columns, width=size)
-        candidate = jnp.tanh(x_n + bias(2) + reset * from_state)
-        before = previous.read(block, columns).astype(jnp.float32)
-        following = candidate + update * (before - candidate)
-        values = Gates(reset, update, candidate, from_state)
-        for store, value in zip(kept, values, strict=True):
-            block.write(store, *kept_lead, columns=columns, width=size, value=value)
-        block.write(target, *target_lead, columns=columns, width=size, value=following)
-
-    pieces(size, one)
+    x_r, x_z, x_n = gates_of(entered, weights.from_entry)
+    h_r, h_z, h_n = gates_of(previous, weights.from_state)
+    reset, update = sigmoid(x_r + h_r + bias(0)), sigmoid(x_z + h_z + bias(1))
+    from_state = h_n + vector(weights.candidate_bias, *bias_lead, columns=columns, width=size)
+    candidate = jnp.tanh(x_n + bias(2) + reset * from_state)
+    before = previous.read(block, columns).astype(jnp.float32)
+    following = candidate + update * (before - candidate)
+    values = Gates(reset, update, candidate, from_state)
+    for store, value in zip(kept, values, strict=True):
+        block.write(store, t, columns=columns, width=size, value=value)
+    block.write(target, t + 1, columns=columns, width=size, value=following)
 
 
 def go_back(

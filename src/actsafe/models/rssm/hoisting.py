@@ -56,7 +56,7 @@ def hoisted_scan(
     def backward(residuals: Any, cotangents: Any) -> Any:
         pull_back, seen, members = residuals
         d_carry, d_inputs, errors = pull_back(cotangents)
-        d_weights = {name: _gradient(x, errors[name], members, weights[name].shape) for name, x in seen.items()}
+        d_weights = {name: weight_gradient(x, errors[name], members, weights[name].shape) for name, x in seen.items()}
         return d_weights, d_carry, d_inputs, None
 
     run.defvjp(forward, backward)
@@ -95,7 +95,7 @@ def _loop(
     return (carry, outputs), seen
 
 
-def _gradient(
+def weight_gradient(
     x: Float[Array, "time row in"],
     errors: Float[Array, "time row out"],
     members: Int[Array, " time"],

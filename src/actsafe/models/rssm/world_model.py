@@ -10,10 +10,11 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from actsafe.data.rows import Rows
 from actsafe.models.networks import MLP
-from actsafe.models.rssm.cell import Cell, Filtered, Gaussian, State
+from actsafe.models.rssm.cell import Cell
 from actsafe.models.rssm.decoder import Decoder, ImageDecoder, VectorDecoder
 from actsafe.models.rssm.elbo import balanced_kl, squared_error
 from actsafe.models.rssm.encoder import Encoder, ImageEncoder, VectorEncoder
+from actsafe.models.rssm.states import Filtered, Gaussian, State, StepDraws, Steps
 
 IMAGE_AXES = 3
 
@@ -116,11 +117,17 @@ class WorldModel(eqx.Module):
 
     def observe(self, rows: Rows, key: PRNGKeyArray, *, unroll: int = 1) -> Filtered:
         """The states of recorded sequences (batch, time)."""
+        steps, draws = self.look(rows, key)
+        with jax.named_scope("filter"):
+            return self.cell.distributions(self.cell.walk(steps, draws, unroll=unroll), draws)
+
+    def look(self, rows: Rows, key: PRNGKeyArray) -> tuple[Steps, StepDraws]:
+        """What recorded sequences (batch, time) show: all that `observe` does before its chain of steps."""
         observation, action, _, _, is_first = map(jnp.asarray, rows)
         with jax.named_scope("encoder"):
             embeddings = self.encoder(observation.reshape(-1, *observation.shape[2:]))
         with jax.named_scope("filter"):
-            return self.cell.filter(embeddings.reshape(*is_first.shape, -1), action, is_first, key, unroll=unroll)
+            return self.cell.prepare(embeddings.reshape(*is_first.shape, -1), action, is_first, key)
 
     def step(
         self,
@@ -160,7 +167,13 @@ def elbo_loss(
     −E[log p(o|s) + log p(r|s) + log p(c|s)] + KL, all likelihoods normal with unit variance. The first row of an
     episode has no reward and no cost to predict.
     """
-    filtered = model.observe(rows, key, unroll=unroll)
+    return explain(model, rows, model.observe(rows, key, unroll=unroll), settings)
+
+
+def explain(
+    model: WorldModel, rows: Rows, filtered: Filtered, settings: WorldModelSettings
+) -> tuple[Float[Array, ""], Explained]:
+    """`elbo_loss`, once sequences are filtered."""
     features = filtered.state.features.reshape(rows.is_first.size, -1)
     observations = jnp.asarray(rows.observation).reshape(-1, *rows.observation.shape[2:])
     with jax.named_scope("decoder"):
