@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from actsafe.actor_critic.learning import ActorCriticSettings
+from actsafe.actor_critic.settings import ActorCriticSettings
 from actsafe.agents.phases import Phase
 from actsafe.agents.recipes import VISION_RECIPES
 from actsafe.agents.vision import Surroundings, VisionAgent, VisionSettings, VisionState

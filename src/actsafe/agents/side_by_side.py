@@ -66,7 +66,9 @@ def learn_both(model: WorldModel, batch: Batch, policies: Policies) -> tuple[Tau
 
     # What came of them.
     loss, explained, from_end, d_walked = _explaining(model, batch, walked, draws)
-    lessons = eqx.filter_vmap(lambda learned, *own: learner.judge(learned, usable, *own))(learned, dreamt, noise, aims)
+    lessons = eqx.filter_vmap(lambda learned, *own: learner.judge(learned.critics.tree, usable, *own))(
+        learned, dreamt, noise, aims
+    )
     d_walked, lessons, walked, dreamt, noise = together(d_walked, lessons, walked, dreamt, noise)
 
     # The chains, the other way.

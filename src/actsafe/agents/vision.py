@@ -18,7 +18,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
 from actsafe.actor_critic.aims import Aim, aims
-from actsafe.actor_critic.learning import ActorCritic, ActorCriticSettings, Learner
+from actsafe.actor_critic.judging import Judge
+from actsafe.actor_critic.learning import ActorCritic, Learner
+from actsafe.actor_critic.settings import ActorCriticSettings
 from actsafe.agents.phases import Phase
 from actsafe.agents.recipes import Policy, VisionRecipe
 from actsafe.agents.side_by_side import Batch, Policies, learn_both
@@ -138,16 +140,16 @@ class VisionAgent:
     @property
     def learner(self) -> Learner:
         """What improves actor-critics."""
-        return Learner(
-            self.settings.actor_critic,
-            self.recipe.step(self.settings.step, self.settings.actor_critic.actor_rate),
-            self.settings.doubt.measure(),
-            self.planner_budgets,
-            is_doubt_differentiated=self.settings.doubt.is_intrinsic_differentiated,
-            is_outcome_averaged=self.settings.doubt.is_outcome_averaged,
+        doubt, actor_critic = self.settings.doubt, self.settings.actor_critic
+        judge = Judge(
+            actor_critic,
+            doubt.measure(),
+            is_doubt_differentiated=doubt.is_intrinsic_differentiated,
+            is_outcome_averaged=doubt.is_outcome_averaged,
             dtype=self._dtype,
-            unroll=self._unroll,
         )
+        step = self.recipe.step(self.settings.step, actor_critic.actor_rate)
+        return Learner(judge, step, self.planner_budgets, unroll=self._unroll)
 
     @property
     def aims(self) -> Aim:

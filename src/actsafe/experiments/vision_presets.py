@@ -4,7 +4,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping
 
-from actsafe.actor_critic.learning import ActorCriticSettings
+from actsafe.actor_critic.settings import ActorCriticSettings
 from actsafe.agents.phases import StepSchedule
 from actsafe.agents.vision import VisionSettings
 from actsafe.experiments.vision_config import VisionConfig

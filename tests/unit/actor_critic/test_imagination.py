@@ -10,8 +10,10 @@ import pytest
 
 from actsafe.actor_critic.aims import Aim
 from actsafe.actor_critic.imagination import DreamNoise, block_size
+from actsafe.actor_critic.judging import Judge
 from actsafe.actor_critic.lambda_return import lambda_returns
-from actsafe.actor_critic.learning import ActorCriticSettings, Learner
+from actsafe.actor_critic.learning import Learner
+from actsafe.actor_critic.settings import ActorCriticSettings
 from actsafe.constrained.lbsgd import LBSGD
 from actsafe.models.packing import flat
 from actsafe.models.rssm.states import State
@@ -53,10 +55,10 @@ def plainly(learner, model, critics, start, noise, actor):
         member = jnp.repeat(noise.members[t], rows.size // noise.members.shape[1])
         everyone = State(deterministic, priors.mean + priors.std * noise.state[t][None])
         state = jax.tree.map(lambda leaf, member=member, rows=rows: leaf[member, rows], everyone)
-        outcome = model.outcome(everyone.features if learner.is_outcome_averaged else state.features)
-        if learner.is_outcome_averaged:
+        outcome = model.outcome(everyone.features if learner.judge.is_outcome_averaged else state.features)
+        if learner.judge.is_outcome_averaged:
             outcome = jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), outcome)
-        bonus = doubt if learner.is_doubt_differentiated else jax.lax.stop_gradient(doubt)
+        bonus = doubt if learner.judge.is_doubt_differentiated else jax.lax.stop_gradient(doubt)
         rewards.append(AIM.task * outcome.reward + AIM.doubt * bonus)
         costs.append(outcome.costs[:, 0] + AIM.pessimism * doubt)
         features.append(state.features)
@@ -70,14 +72,8 @@ def plainly(learner, model, critics, start, noise, actor):
 @pytest.mark.parametrize(("is_averaged", "is_differentiated"), [(False, False), (True, False), (False, True)])
 def test_actor_gradients_equal_plain_differentiation(is_averaged, is_differentiated, key):
     model = make_model(key)
-    learner = Learner(
-        SETTINGS,
-        LBSGD(),
-        EpistemicNorm(),
-        (5.0,),
-        is_outcome_averaged=is_averaged,
-        is_doubt_differentiated=is_differentiated,
-    )
+    judge = Judge(SETTINGS, EpistemicNorm(), is_outcome_averaged=is_averaged, is_doubt_differentiated=is_differentiated)
+    learner = Learner(judge, LBSGD(), (5.0,))
     learned = learner.init(9, 2, key)
     actor, critics = learned.actor.tree, learned.critics.tree
     start = starts(key, 34)
@@ -86,7 +82,7 @@ def test_actor_gradients_equal_plain_differentiation(is_averaged, is_differentia
     @jax.jit
     def ours():
         dreamt, to_pushes = learner.dream(learned, model, start, noise)
-        lessons = learner.judge(learned, model, dreamt, noise, AIM)
+        lessons = learner.judge(critics, model, dreamt, noise, AIM)
         wishes = learner.wish(to_pushes, lessons)
         gradients = learner._actor_gradients(actor, learner.recall(learned, dreamt), noise.action, wishes)
         return jnp.concatenate([lessons.imagined.loss[None], lessons.imagined.cost_returns]), gradients
@@ -111,7 +107,7 @@ def test_learning_raises_the_imagined_reward_and_keeps_the_margin(key):
     """In the same dreams again and again: what is gained there is the policy's, and not chance."""
     model = make_model(key)
     settings = dataclasses.replace(SETTINGS, actor_rate=3e-3)
-    learner = Learner(settings, LBSGD(unit_step=3e-3), EpistemicNorm(), (50.0,))
+    learner = Learner(Judge(settings, EpistemicNorm()), LBSGD(unit_step=3e-3), (50.0,))
     aim = AIM._replace(doubt=jnp.zeros(()), pessimism=jnp.asarray(1e-3))
 
     @jax.jit

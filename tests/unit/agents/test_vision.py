@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from actsafe.actor_critic.learning import ActorCriticSettings
+from actsafe.actor_critic.settings import ActorCriticSettings
 from actsafe.agents.phases import Phase, StepSchedule
 from actsafe.agents.recipes import VISION_RECIPES, Policy
 from actsafe.agents.vision import EXPLORATION, TASK, Surroundings, VisionAgent, VisionSettings

@@ -1,0 +1,147 @@
+"""What dreams say of a policy, and what follows for the actor and its critics."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from actsafe.actor_critic.aims import Aim
+from actsafe.actor_critic.critics import Judged, judge
+from actsafe.actor_critic.imagination import Dream, DreamNoise
+from actsafe.actor_critic.lambda_return import discount_weights, lambda_returns
+from actsafe.actor_critic.settings import ActorCriticSettings
+from actsafe.models.networks import MLP
+from actsafe.models.rssm.states import State
+from actsafe.models.rssm.world_model import WorldModel
+from actsafe.objectives.doubt import Disagreement, Doubt
+
+OUTPUT = 2
+"""The axis of cotangents, one for the loss and one for each cost return: after those of time and rows, with which it
+makes the rows of larger products. In front it would have to be moved for each."""
+
+
+class Imagined(NamedTuple):
+    """What dreams say of a policy; means over all imagined decisions."""
+
+    returns: Float[Array, "critic time row"]
+    """λ-returns of the reward and of every pessimistic cost."""
+    loss: Float[Array, ""]
+    cost_returns: Float[Array, " constraint"]
+    reward: Float[Array, ""]
+    costs: Float[Array, " constraint"]
+    doubt: Float[Array, ""]
+
+
+class Lessons(NamedTuple):
+    """What follows from dreams for an actor and its critics."""
+
+    imagined: Imagined
+    wishes: Dream
+    """How the loss and each cost return change with every dreamt state and action: (time, row, output, ...)."""
+    critic_losses: Float[Array, " critic"]
+    critic_gradients: Float[Array, "critic parameter"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Judge:
+    """How dreams are judged."""
+
+    settings: ActorCriticSettings
+    doubt: Doubt
+    is_doubt_differentiated: bool = False
+    is_outcome_averaged: bool = False
+    """Whether rewards and costs are means over what all members expect (the released code), or those of the believed
+    one (the paper)."""
+    dtype: Any = jnp.float32
+
+    def __call__(self, critics: MLP, model: WorldModel, dreamt: Dream, noise: DreamNoise, aim: Aim) -> Lessons:
+        """What dreams of an actor teach it and its critics.
+
+        Backwards in parts: from the outputs to values, doubt and dream; from values, through each critic for its own
+        output; from the doubt, which takes asking all members, for those outputs alone that follow its gradient.
+        """
+        features = dreamt.features
+        with jax.named_scope("everyone"):
+            (doubt, everyone), to_dream = jax.vjp(lambda dreamt: self._ask_everyone(model, dreamt, noise), dreamt)
+        with jax.named_scope("critics"):
+            judged = judge(critics, features, self.dtype)
+        with jax.named_scope("outcomes"):
+            outputs, to_parts, imagined = jax.vjp(
+                lambda *parts: self._evaluate(model, aim, *parts),
+                features,
+                judged.values,
+                doubt,
+                everyone,
+                has_aux=True,
+            )
+            each = jnp.eye(outputs.size, dtype=outputs.dtype)
+            d_features, d_values, d_doubt, d_everyone = jax.vmap(to_parts, out_axes=(OUTPUT, 0, OUTPUT, OUTPUT + 1))(
+                each
+            )
+        with jax.named_scope("critics"):
+            own = jnp.stack([d_values[number, number] for number in range(outputs.size)])
+            d_features += jnp.moveaxis(judged.to_features(own), 0, OUTPUT)
+            critic_losses, critic_gradients = self._critic_lessons(judged, imagined.returns)
+        with jax.named_scope("everyone"):
+            followers = 0 if self.is_doubt_differentiated or self.is_outcome_averaged else 1
+            asked = (d_doubt[:, :, followers:], jax.tree.map(lambda leaf: leaf[:, :, :, followers:], d_everyone))
+            (through_doubt,) = jax.vmap(to_dream, in_axes=((OUTPUT, OUTPUT + 1),), out_axes=OUTPUT)(asked)
+        with jax.named_scope("dream"):
+            size = model.cell.deterministic_size
+            d_states = State(d_features[..., :size], d_features[..., size:])
+            d_actions = jnp.zeros((*noise.action.shape[:OUTPUT], outputs.size, noise.action.shape[-1]), jnp.float32)
+            wishes = jax.tree.map(
+                lambda whole, part: whole.at[:, :, followers:].add(part), Dream(d_states, d_actions), through_doubt
+            )
+        return Lessons(imagined, wishes, critic_losses, critic_gradients)
+
+    def _ask_everyone(
+        self, model: WorldModel, dreamt: Dream, noise: DreamNoise
+    ) -> tuple[Float[Array, "time row"], Float[Array, "member time row feature"] | None]:
+        """How much the members disagree at each step, and where each would have gone, if outcomes are averaged."""
+        lead = dreamt.actions.shape[:2]
+        before = jax.tree.map(lambda leaf: leaf[:-1].reshape(-1, leaf.shape[-1]), dreamt.states)
+        deterministic, priors = model.cell.predict(before, dreamt.actions.reshape(-1, dreamt.actions.shape[-1]))
+        doubt = self.doubt(Disagreement.among(priors.mean, priors.std, axis=0)).reshape(lead)
+        if not self.is_outcome_averaged:
+            return doubt, None
+        shared = jnp.broadcast_to(noise.state.reshape(1, -1, noise.state.shape[-1]), priors.mean.shape)
+        sampled = priors.sample(shared)
+        features = State(deterministic, sampled.astype(deterministic.dtype)).features
+        return doubt, features.reshape(features.shape[0], *lead, -1)
+
+    def _evaluate(
+        self, model: WorldModel, aim: Aim, features: Array, values: Array, doubt: Array, everyone: Array | None
+    ) -> tuple[Float[Array, " output"], Imagined]:
+        """The loss −Σ_t γ^t R_t and then the pessimistic cost returns, means over all dreamt states."""
+        settings = self.settings
+        reward, costs = model.outcome(features[1:] if everyone is None else everyone)
+        if everyone is not None:
+            reward, costs = jnp.mean(reward, axis=0), jnp.mean(costs, axis=0)
+        bonus = doubt if self.is_doubt_differentiated else jax.lax.stop_gradient(doubt)
+        rewards = aim.task * reward + aim.doubt * bonus
+        pessimistic = jnp.moveaxis(costs, -1, 0) + aim.pessimism * doubt[None]
+        returns = [lambda_returns(rewards, values[0], discount=settings.discount, trace=settings.trace)]
+        returns += [
+            lambda_returns(cost, value, discount=settings.cost_discount, trace=settings.trace)
+            for cost, value in zip(pessimistic, values[1:], strict=True)
+        ]
+        weights = discount_weights(settings.discount, settings.horizon)[:, None]
+        outputs = jnp.stack([-jnp.mean(weights * returns[0]), *(jnp.mean(cost) for cost in returns[1:])])
+        imagined = Imagined(
+            jnp.stack(returns), outputs[0], outputs[1:], jnp.mean(reward), jnp.mean(costs, axis=(0, 1)), jnp.mean(doubt)
+        )
+        return outputs, jax.lax.stop_gradient(imagined)
+
+    def _critic_lessons(
+        self, judged: Judged, returns: Float[Array, "critic time row"]
+    ) -> tuple[Float[Array, " critic"], Float[Array, "critic parameter"]]:
+        """Losses and their gradients: half the squared error of values, weighted by the discount."""
+        discounts = (self.settings.discount, *(self.settings.cost_discount for _ in returns[1:]))
+        weights = jnp.stack([discount_weights(d, self.settings.horizon) for d in discounts])[..., None]
+        errors = judged.values[:, :-1] - returns
+        losses = jnp.mean(weights * 0.5 * errors**2, axis=(1, 2))
+        cotangents = weights * errors / errors[0].size
+        return losses, judged.to_weights(jnp.pad(cotangents, ((0, 0), (0, 1), (0, 0))))

@@ -1,0 +1,34 @@
+"""What an actor-critic and its learning are made of."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class ActorCriticSettings:
+    """Sizes, horizon and rates; the paper's."""
+
+    horizon: int = 15
+    """Decisions that are imagined from each state of a batch."""
+    discount: float = 0.99
+    cost_discount: float = 0.99
+    trace: float = 0.95
+    """λ of the λ-returns."""
+    actor_width: int = 400
+    actor_depth: int = 5
+    critic_width: int = 400
+    critic_depth: int = 3
+    initial_std: float = 5.0
+    """Std of the first policy's actions before squashing."""
+    actor_rate: float = 8e-5
+    critic_rate: float = 8e-5
+
+    def __post_init__(self) -> None:
+        for name in ("horizon", "actor_width", "actor_depth", "critic_width", "critic_depth"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"actor_critic.{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("discount", "cost_discount", "trace"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"actor_critic.{name} must be at least 0 and below 1, got {getattr(self, name)}")
+        for name in ("initial_std", "actor_rate", "critic_rate"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise ValueError(f"actor_critic.{name} must be positive, got {getattr(self, name)}")
