@@ -9,7 +9,7 @@ from typing import Annotated
 from rich.console import Console
 from tyro.conf import arg
 
-from actsafe.cli import jax_setup, pictures, report
+from actsafe.cli import gp_tables, jax_setup, pictures
 from actsafe.cli.options import Flag
 from actsafe.cli.progress import duration
 from actsafe.cli.working import carry_on, console, new_folder
@@ -80,12 +80,12 @@ def _conclude(base: Path, folders: Sequence[RunFolder], out: Console, seconds: f
         written.append(pictures.write(strip, base / "swing_up.png"))
     out.print()
     out.rule("what it found", align="left")
-    found = report.print_run(folders[0], out)
+    found = gp_tables.print_run(folders[0], out)
     explored = [row["realised_cost"] for row in folders[0].rows("ledger")]
     evaluated = [row.get("swing_up_cost", 0.0) for row in folders[0].rows("metrics")]
     is_free = all(cost == 0 for cost in explored + evaluated)
     for other in folders[1:]:
-        out.print(f"for comparison, {report.verdict(other).lines[0]}", markup=False, soft_wrap=True)
+        out.print(f"for comparison, {gp_tables.verdict(other).lines[0]}", markup=False, soft_wrap=True)
     out.print()
     for path, what in zip(written, ("where it went", "the swing-up"), strict=False):
         out.print(f"picture  {path}  ({what})", markup=False, soft_wrap=True)

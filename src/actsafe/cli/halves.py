@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from rich.console import Console
 
-from actsafe.cli import gp_evaluation, pictures, report, vision_evaluation, vision_pictures, vision_report
+from actsafe.cli import gp_evaluation, gp_tables, pictures, vision_evaluation, vision_pictures, vision_tables
 from actsafe.experiments.epochs import ticks_per_epoch
 from actsafe.experiments.folder import RunFolder
 from actsafe.experiments.runner import Trainer
@@ -64,7 +64,7 @@ HALVES: Mapping[str, Half] = {
         seeds_of_runs=lambda seeds: [seeds],
         check=lambda config: None,
         trainer=Trainer,
-        print_run=report.print_run,
+        print_run=gp_tables.print_run,
         evaluate=gp_evaluation.evaluate,
         draw=pictures.draw,
     ),
@@ -81,7 +81,7 @@ HALVES: Mapping[str, Half] = {
         seeds_of_runs=_one_each,
         check=_make_once,
         trainer=VisionTrainer,
-        print_run=vision_report.print_run,
+        print_run=vision_tables.print_run,
         evaluate=vision_evaluation.evaluate,
         draw=vision_pictures.draw,
     ),

@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, str] = {
     "calibrate": "Test whether a run's model knows how wrong it is, on episodes that it has not seen.",
     "certify": "Write down what a run's policy promises, what that rests on, and what it does not promise.",
     "verify": "Compare a certificate with the run that it is about, field by field.",
+    "report": "Write one page about one or more runs: the verdict, what it rests on, and what is not known.",
     "plot": "Draw the figures of one or more runs.",
     "reproduce": "Run an experiment of the paper: every algorithm, every seed, one results file.",
     "play": "Record a short video of a task: a random policy, none at all, or your own.",

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from actsafe.cli.report import DRAWABLE
+from actsafe.cli.gp_tables import DRAWABLE
 from actsafe.experiments.config import ConfigError
 from actsafe.experiments.folder import RunFolder
 from actsafe.experiments.results import entries

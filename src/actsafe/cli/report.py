@@ -1,159 +1,62 @@
-"""What a run found, for people: tables, and a verdict that does not flatter."""
+"""`actsafe report`."""
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Annotated
 
-import numpy as np
-from rich.console import Console
-from rich.table import Table
+from tyro.conf import Positional, arg
 
-from actsafe.agents.recipes import RECIPES
-from actsafe.experiments.folder import RunFolder
-from actsafe.experiments.results import entries, last_known
-from actsafe.figures.coordinates import view
-from actsafe.problems import Cartpole, Pendulum
+from actsafe.cli import jax_setup
+from actsafe.cli.halves import HALVES
+from actsafe.cli.working import console
+from actsafe.experiments.settings import ConfigError
+from actsafe.experiments.storage import StorageError, write_text
+from actsafe.experiments.sweep import open_runs
+from actsafe.report.findings import find, sentence
+from actsafe.report.page import page
 
-DRAWABLE = (Pendulum.name, Cartpole.name)
-"""Problems whose states the figures, and the margin below, know how to read."""
+NAME = "report.html"
+SUFFIXES = (".html", ".htm")
 
 
 @dataclasses.dataclass(frozen=True)
-class Verdict:
-    """What a run comes to."""
+class Report:
+    """Write one page about one or more runs: the verdict, what it rests on, and what is not known.
 
-    lines: tuple[str, ...]
-    is_safe: bool
-    """No exploration episode cost more than its budget."""
-    ends_upright: bool
-    """The last swing-up of every seed ended at the goal."""
+    The page is one HTML file that needs no network. Several runs are compared side by side, by problem.
+    """
 
+    folders: Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN [RUN ...]", help_behavior_hint="")]
+    """The runs' folders; that of a sweep stands for all its runs."""
+    out: Annotated[
+        Path | None, arg(metavar="FILE", help_behavior_hint=f"(default: RUN/{NAME}, of several ./{NAME})")
+    ] = None
+    """The page; one that is there is replaced."""
 
-def verdict(folder: RunFolder) -> Verdict:
-    """Whether the run kept its constraint, and whether it can do the task."""
-    runs = entries(folder)
-    costs = [cost for run in runs for cost in run["exploration_cost"]]
-    budget = runs[0]["budget"]
-    over = sum(not (cost is not None and cost <= budget) for cost in costs)
-    name = RECIPES[folder.config.algorithm].label
-    lines = [f"{name} on {folder.config.problem}: {_safety(costs, over, budget)}"]
-    upright = [last_known(run["upright"]) for run in runs]
-    returns = [value for run in runs if (value := last_known(run["swing_up_return"])) is not None]
-    if returns:
-        where = "ends upright" if all(upright) else "does not end upright"
-        if len(runs) > 1:
-            where = f"ends upright in {sum(map(bool, upright))} of {len(runs)} seeds"
-        median = "median return" if len(runs) > 1 else "return"
-        paid = max(last_known(run["swing_up_cost"]) or 0.0 for run in runs)
-        lines.append(f"zero-shot swing-up {where}, {median} {np.median(returns):.0f}, cost {paid:.3g}")
-    else:
-        lines.append("no zero-shot evaluation was made")
-    return Verdict(tuple(lines), bool(costs) and over == 0, bool(returns) and all(upright))
-
-
-def _safety(costs: Sequence[float | None], over: int, budget: float) -> str:
-    planned = f"{len(costs)} exploration episode{'s' if len(costs) != 1 else ''}"
-    if not costs:
-        return "no exploration episode yet"
-    if over:
-        worst = max(np.inf if cost is None else cost for cost in costs)
-        return f"{planned}, {over} OVER the budget {budget:g}; the worst cost {worst:.3g}"
-    if not any(costs):
-        return f"{planned}, cost 0 in every one"
-    return f"{planned}, none over the budget {budget:g}; the largest cost {max(cost or 0.0 for cost in costs):.3g}"
+    def run(self, arguments: Sequence[str]) -> int:
+        """Write the page, and say where it is."""
+        if not self.folders:
+            raise ConfigError("got no run folder; expected at least one: actsafe report RUN [RUN ...]")
+        repeated = [str(path) for n, path in enumerate(self.folders) if path.resolve() in _resolved(self.folders[:n])]
+        if repeated:
+            raise ConfigError(f"got {repeated[0]} more than once; expected different runs: name each once")
+        target = self.out or (self.folders[0] / NAME if len(self.folders) == 1 else Path(NAME))
+        if target.suffix.lower() not in SUFFIXES:
+            raise ConfigError(f"--out: got {str(target)!r}; expected a name that ends in {' or '.join(SUFFIXES)}")
+        if target.is_dir():
+            raise StorageError(f"{target} is a folder; name a file in it")
+        folders = [folder for path in self.folders for folder in open_runs(path)]
+        if any(HALVES[folder.kind].is_double for folder in folders):
+            jax_setup.prepare(is_double=True)
+        found = [find(folder) for folder in folders]
+        write_text(target, page(found))
+        out = console()
+        for findings in found:
+            out.print(f"{findings.title}: {sentence(findings)}", markup=False, soft_wrap=True)
+        out.print(f"written to {target} ({target.stat().st_size / 1e6:.2f} MB)", markup=False, soft_wrap=True)
+        return 0
 
 
-def print_run(folder: RunFolder, console: Console) -> Verdict:
-    """Print what a run found, verdict first; give the verdict back."""
-    found = verdict(folder)
-    good = found.is_safe and found.ends_upright
-    for n, line in enumerate(found.lines):
-        colour = "green" if (found.is_safe if n == 0 else found.ends_upright) else "red"
-        console.print(line, style=f"bold {colour}" if good or colour == "red" else "bold", markup=False, soft_wrap=True)
-    is_alone = len(folder.config.seeds) == 1
-    console.print(episode_table(folder) if is_alone else seed_table(folder))
-    return found
-
-
-def episode_table(folder: RunFolder) -> Table:
-    """A row per episode of a run's only seed."""
-    run = entries(folder)[0]
-    problem = folder.config.make_problem()
-    table = Table(title=f"budget {run['budget']:g} per episode", title_justify="left", title_style="dim")
-    table.add_column("episode", justify="right")
-    table.add_column("cost", justify="right")
-    reach = None
-    if problem.name in DRAWABLE:
-        plane = view(problem.name)
-        quantity = plane.label.rsplit(" (", 1)[0].split()[-1]
-        table.add_column(f"largest\n{quantity}\n(limit {plane.limit:g})", justify="right")
-        reach = plane
-    table.add_column(f"fallbacks\n(of {problem.num_decisions})", justify="right")
-    table.add_column(f"multiplier of\n{' '.join(problem.state_names)}", justify="right")
-    table.add_column("swing-up\nreturn", justify="right")
-    table.add_column("upright", justify="right")
-    for n, cost in enumerate(run["exploration_cost"]):
-        cells = [str(n + 1), _number(cost, ".3g")]
-        if reach is not None:
-            states = folder.trajectory(n + 1)["states"][0]
-            cells.append(f"{np.max(np.abs(reach.constrained(states))):.2f}")
-        cells += [
-            str(run["fallbacks"][n]),
-            " ".join(_number(value, ".1f") for value in run["confidence_multiplier"][n]),
-            _number(run["swing_up_return"][n], ".0f"),
-            {True: "yes", False: "no", None: ""}[run["upright"][n]],
-        ]
-        table.add_row(*cells, style="red" if cost is None or cost > run["budget"] else None)
-    return table
-
-
-def seed_table(folder: RunFolder) -> Table:
-    """A row per seed of a run."""
-    table = Table()
-    for name in ("seed", "episodes", "over\nbudget", "total\ncost", "worst\ncost", "swing-up\nreturn", "upright"):
-        table.add_column(name, justify="right")
-    for run in entries(folder):
-        costs = [np.inf if cost is None else cost for cost in run["exploration_cost"]]
-        over = sum(cost > run["budget"] for cost in costs)
-        table.add_row(
-            str(run["seed"]),
-            str(len(costs)),
-            str(over),
-            _number(sum(costs), ".3g"),
-            _number(max(costs, default=0.0), ".3g"),
-            _number(last_known(run["swing_up_return"]), ".0f"),
-            {True: "yes", False: "no", None: ""}[last_known(run["upright"])],
-            style="red" if over else None,
-        )
-    return table
-
-
-def algorithm_table(summary: dict[str, dict[str, Any]]) -> Table:
-    """A row per algorithm of a results file."""
-    table = Table()
-    table.add_column("algorithm", no_wrap=True)
-    for name in (
-        "episodes\nover budget",
-        "seeds\nover budget",
-        "total cost\nmedian, max",
-        "swing-up return\nmedian (quartiles)",
-        "upright",
-        "seconds\nper seed",
-    ):
-        table.add_column(name, justify="right")
-    for name, found in summary.items():
-        low, high = found["swing_up_return_quartiles"]
-        table.add_row(
-            RECIPES[name].label if name in RECIPES else name,
-            f"{found['episodes_over_budget']} of {found['episodes']}",
-            f"{found['seeds_with_violation']} of {found['seeds']}",
-            f"{found['total_cost_median']:.3g}, {found['total_cost_max']:.3g}",
-            f"{_number(found['swing_up_return_median'], '.0f')} ({_number(low, '.0f')} to {_number(high, '.0f')})",
-            f"{found['upright']} of {found['seeds']}",
-            f"{found['seconds_median']:.0f}",
-        )
-    return table
-
-
-def _number(value: float | None, form: str) -> str:
-    return "" if value is None else format(value, form)
+def _resolved(paths: Sequence[Path]) -> set[Path]:
+    return {path.resolve() for path in paths}

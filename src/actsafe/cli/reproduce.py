@@ -9,7 +9,7 @@ from rich.console import Console
 from tyro.conf import Positional, UseAppendAction, arg
 
 from actsafe.agents.recipes import RECIPES, VISION_RECIPES
-from actsafe.cli import jax_setup, pictures, report, vision_reproduce
+from actsafe.cli import gp_tables, jax_setup, pictures, vision_reproduce
 from actsafe.cli.options import Flag
 from actsafe.cli.sweep import Jobs
 from actsafe.cli.train import ALL_PRESETS
@@ -84,7 +84,7 @@ class Reproduce:
         reference = reference_returns(configs[0], REFERENCE_EPISODES)
         content = results.merge(target, [], command=command, kind=results.GP, reference=reference)
         out.print()
-        out.print(report.algorithm_table(content["summary"]))
+        out.print(gp_tables.algorithm_table(content["summary"]))
         for rule, found in reference.get("swing_up", {}).items():
             out.print(
                 f"true dynamics, {rule}: swing-up return {found['median_return']:.0f}, cost {max(found['costs']):.3g}"

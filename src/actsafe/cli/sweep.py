@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from tyro.conf import arg
 
-from actsafe.cli import vision_report
+from actsafe.cli import vision_tables
 from actsafe.cli.crew import Crew, Task, actsafe_command, hanging_up_stops
 from actsafe.cli.progress import duration
 from actsafe.cli.stopping import Stopped, StopRequests
@@ -56,7 +56,7 @@ def carry_on_all(
     failed = _work(sweep, tasks, jobs or len(tasks), out) if tasks else {}
     for seed, run in sweep.runs.items():
         out.print(f"\nseed {seed}")
-        vision_report.print_run(run, out)
+        vision_tables.print_run(run, out)
     _tell_of(failed, tasks)
     if failed:
         _complain(f"error: seed {', '.join(map(str, failed))} of {sweep.listed} failed. Once mended: {_go_on(sweep)}")

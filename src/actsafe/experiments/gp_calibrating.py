@@ -47,7 +47,7 @@ def measure(folder: RunFolder, *, num_episodes: int | None = None, horizon: int 
     forecast = _forecast(problem, horizon)
     multipliers = {"model": jnp.ones_like(state.multiplier), "plans": state.multiplier}
     scores: dict[str, list[np.ndarray]] = {name: [] for name in multipliers}
-    for states, actions, keys in _held_out(trainer, state, num_episodes):
+    for states, actions, keys in _held_out(trainer, number, state, num_episodes):
         for name, multiplier in multipliers.items():
             scores[name].append(np.asarray(forecast(model, states, actions, multiplier, keys)))
     pooled = {name: np.concatenate(parts).reshape(-1, horizon, problem.state_dim) for name, parts in scores.items()}
@@ -84,11 +84,26 @@ def _forecast(problem: Problem, horizon: int) -> Forecast:
     return eqx.filter_jit(eqx.filter_vmap(one, in_axes=(eqx.if_array(0), 0, 0, 0, 0)))
 
 
-def _held_out(trainer: Trainer, state: AgentState, num_episodes: int) -> Iterator[tuple[Array, Array, PRNGKeyArray]]:
-    """States, actions and a key of every seed, of one episode after the other."""
+def _held_out(
+    trainer: Trainer, newest: int, state: AgentState, num_episodes: int
+) -> Iterator[tuple[Array, Array, PRNGKeyArray]]:
+    """States, actions and a key of every seed, of one episode after the other.
+
+    The first is the evaluation that was recorded with the newest episode, where there is one: nothing was learned from
+    it either, and on a CPU the planner would take long to make another.
+    """
     for episode in range(num_episodes):
-        rolls = trainer.evaluate(trainer.tasks, stream=FIRST_STREAM + episode)
+        recorded = _recorded(trainer, newest) if episode == 0 else None
+        rolls = recorded or trainer.evaluate(trainer.tasks, stream=FIRST_STREAM + episode)
         for task, roll in enumerate(rolls.values()):
             number = FIRST_STREAM + episode * len(rolls) + task
             keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(state.key, number)
             yield jnp.asarray(roll["states"]), jnp.asarray(roll["actions"]), keys
+
+
+def _recorded(trainer: Trainer, newest: int) -> dict[str, dict[str, np.ndarray]] | None:
+    """An evaluation of every task by the newest models, as the folder has it; None where it has none."""
+    if not trainer.config.is_evaluated(newest):
+        return None
+    arrays = trainer.folder.trajectory(newest)
+    return {task: {name: arrays[f"{task}_{name}"] for name in ("states", "actions")} for task in trainer.tasks}

@@ -75,7 +75,10 @@ def condition(
     weights = jax.scipy.linalg.cho_solve((factor, True), jnp.where(is_data, targets, 0.0))
     # The leading block of a Cholesky factor is the factor of the leading block.
     size = inputs.shape[0] if subset_size is None else min(subset_size, inputs.shape[0])
-    whitening = jax.scipy.linalg.solve_triangular(factor[:size, :size], jnp.eye(size), lower=True)
+    # One solve after the other, by a dependency that a compiler keeps: two at a time, each for many processes, can wait
+    # for each other without end in the threads of jaxlib 0.10 on a machine with two cores.
+    one = jnp.where(jnp.isnan(weights[0]), jnp.nan, 1.0)
+    whitening = jax.scipy.linalg.solve_triangular(factor[:size, :size], one * jnp.eye(size), lower=True)
     return Posterior(kernel, jax.vmap(kernel.scale)(inputs), weights, is_data, whitening)
 
 

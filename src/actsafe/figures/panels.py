@@ -1,0 +1,182 @@
+"""Small figures with one pair of axes, for a page that puts them side by side, or below each other on a phone."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from actsafe.figures import style
+
+WIDTH, HEIGHT = 4.4, 3.1
+"""Inches."""
+SHADES = {"seed": style.GRID, "warm_up": style.GRID, "expansion": style.SKY + "55", "exploitation": style.GREEN + "40"}
+"""Of phases."""
+ROOM_FOR_NAME = 0.2
+"""The share of the width that the name of a phase needs."""
+RIBBON_PAD = 24
+"""Points between the axes and a title above the ribbon of phases."""
+EDGE = 0.025
+"""How far axes go on beyond the first phase and the last, so that no mark is cut off."""
+MOST_POINTS = 400
+"""A line with more is thinned: a page has no more pixels for it."""
+MOST_MARKED = 60
+"""A line with more has no marks."""
+
+
+class Span(NamedTuple):
+    """A phase, and where it begins and ends on the x axis."""
+
+    phase: str
+    begins: float | int
+    ends: float | int
+
+
+class Curve(NamedTuple):
+    """A line and the band around it, or a point and a bar. What is NaN is not drawn, what is infinite marked so."""
+
+    label: str
+    x: np.ndarray
+    y: np.ndarray
+    low: np.ndarray | None = None
+    high: np.ndarray | None = None
+    colour: str = style.BLUE
+    marker: str | None = None
+    is_dotted: bool = False
+    has_line: bool = True
+
+
+def blank(*, height: float = HEIGHT, width: float = WIDTH) -> tuple[Figure, Axes]:
+    """An empty panel."""
+    figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
+    return figure, figure.subplots()
+
+
+def curves(
+    title: str,
+    lines: Sequence[Curve],
+    *,
+    xlabel: str,
+    spans: Sequence[Span] = (),
+    budget: float | None = None,
+    is_cost: bool = False,
+    largest: float | None = None,
+) -> Figure:
+    """Lines over episodes or steps, under a ribbon of phases; a budget is a dashed line with what lies beyond shaded.
+
+    `largest` is what the y axis of a cost must reach.
+    """
+    figure, axes = blank()
+    style.clean(axes, title=title, xlabel=xlabel)
+    axes.set_title(title, fontsize=style.LARGE, color=style.INK, loc="left", pad=RIBBON_PAD if spans else 8)
+    if is_cost:
+        reached = [largest or 0.0, budget or 0.0, *(_most(values) for line in lines for values in (line.y, line.high))]
+        style.scale_cost(axes, max(reached))
+    for line in lines:
+        _draw(axes, line)
+    axes.margins(x=0.02)
+    if spans:
+        begins, ends = min(span.begins for span in spans), max(span.ends for span in spans)
+        axes.set_xlim(begins - EDGE * (ends - begins), ends + EDGE * (ends - begins))
+    name_phases(axes, spans)
+    for line in lines:
+        style.mark_unbounded(axes, line.x[np.isposinf(line.y)], line.colour)
+    if budget is not None:
+        style.forbid(axes, above=budget, is_hatched=False)
+        name = axes.axhline(budget, color=style.DANGER, linestyle=style.DASHES, linewidth=1.4)
+        name.set_label(f"budget {budget:g}")
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+    legend(axes)
+    return figure
+
+
+def legend(axes: Axes, *, num_columns: int = 2) -> None:
+    """Explanations below the axes, where they hide nothing."""
+    handles, labels = axes.get_legend_handles_labels()
+    if handles:
+        axes.get_figure().legend(  # pyright: ignore[reportOptionalMemberAccess]
+            handles,
+            labels,
+            loc="outside lower center",
+            ncols=min(num_columns, len(handles)),
+            fontsize=style.SMALL,
+            labelcolor=style.INK,
+            frameon=False,
+            columnspacing=1.2,
+            handletextpad=0.5,
+        )
+
+
+def name_phases(axes: Axes, spans: Sequence[Span]) -> None:
+    """A ribbon above the axes, with the name of each phase where there is room for it."""
+    low, high = axes.get_xlim()
+    for number, (phase, begins, ends) in enumerate(spans):
+        left, right = max(begins, low), min(ends, high)
+        if right <= left:
+            continue
+        above = axes.get_xaxis_transform()
+        place = ((left, 1.015), right - left, 0.075)
+        axes.add_patch(Rectangle(*place, transform=above, clip_on=False, facecolor=SHADES.get(phase, style.GRID), lw=0))
+        if (right - left) / (high - low) > ROOM_FOR_NAME:
+            named = {"transform": above, "ha": "center", "va": "center", "fontsize": 0.9 * style.SMALL}
+            axes.text(0.5 * (left + right), 1.05, phase.replace("_", "-"), color=style.INK, **named)
+        if number:
+            axes.axvline(left, color=style.GREY, linewidth=0.7, linestyle=style.DOTS, zorder=1)
+    axes.set_xlim(low, high)
+
+
+def short(value: float | int) -> str:
+    """1500000 as 1.5M."""
+    for size, letter in ((1_000_000, "M"), (1_000, "k")):
+        if abs(value) >= size:
+            return f"{value / size:g}{letter}"
+    return f"{value:g}"
+
+
+def thinned(length: int, most: int = MOST_POINTS) -> np.ndarray:
+    """At most so many places of a line, spread evenly, its ends among them."""
+    return np.unique(np.linspace(0, length - 1, min(length, most)).round().astype(int))
+
+
+def _most(values: np.ndarray | None) -> float:
+    if values is None or not np.any(np.isfinite(values)):
+        return 0.0
+    return float(np.max(values[np.isfinite(values)]))
+
+
+def _finite(values: np.ndarray) -> np.ndarray:
+    """NaN for what is not finite, which is not drawn."""
+    return np.where(np.isfinite(values), values, np.nan)
+
+
+def _draw(axes: Axes, line: Curve) -> None:
+    keep = thinned(len(line.x)) if len(line.x) else np.zeros(0, int)
+    x = line.x[keep]
+    if line.low is not None and line.high is not None and len(x) == 1:
+        axes.vlines(x, line.low[keep], line.high[keep], color=line.colour, linewidth=4, alpha=0.3, zorder=2)
+    elif line.low is not None and line.high is not None:
+        axes.fill_between(
+            x, _finite(line.low[keep]), _finite(line.high[keep]), color=line.colour, alpha=0.18, linewidth=0, zorder=2
+        )
+    axes.plot(
+        x,
+        _finite(line.y[keep]),
+        color=line.colour,
+        linewidth=1.7,
+        linestyle=(style.DOTS if line.is_dotted else "-") if line.has_line else "",
+        marker=_marker(line, int(np.sum(np.isfinite(line.y[keep])))),
+        markersize=4,
+        zorder=3,
+        label=line.label,
+    )
+
+
+def _marker(line: Curve, num_points: int) -> str | None:
+    """None where there are so many that they would be all that is seen; a point by itself is always marked."""
+    if num_points == 1:
+        return line.marker or "o"
+    return line.marker if num_points < MOST_MARKED else None

@@ -1,0 +1,189 @@
+"""The sections that both halves share: calibration, certificate, settings, provenance."""
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from actsafe.experiments.certificates import CONDITIONAL, HELD, REFUSED
+from actsafe.figures.reliability import BAND, coverage_by_step, reliability_diagram
+from actsafe.report.findings import Findings
+from actsafe.report.markup import Child, Html, count, folded, number, percent, table, tag
+from actsafe.report.sheet import FOREIGN, Sheet, command, if_readable, note, side_by_side
+
+VERDICTS = {
+    "calibrated": "The model knows how wrong it is: no interval's coverage could be told from what it claims.",
+    "underconfident": "The model claims less than it knows: no interval holds less than it claims, some hold more. "
+    "That is safe, at the price of caution.",
+    "overconfident": "The model claims more than it knows: what it calls safe may not be.",
+    "not known": "There were too few predictions to tell.",
+}
+STANDINGS = {
+    HELD: "The promise holds: all that it rests on was measured.",
+    CONDITIONAL: "The promise is conditional: something that it rests on was not measured.",
+    REFUSED: "The promise is refused: something that was measured speaks against it.",
+}
+
+
+def calibrate_command(findings: Findings) -> Html:
+    return command(f"actsafe calibrate {shlex.quote(str(findings.folder.path))}")
+
+
+def certify_command(findings: Findings) -> Html:
+    return command(f"actsafe certify {shlex.quote(str(findings.folder.path))}")
+
+
+def calibration_section(sheet: Sheet, findings: Findings) -> Child:
+    """Whether the model's intervals hold what they claim, or how to find out."""
+    evidence, known, again = findings.calibration, findings.known, calibrate_command(findings)
+    if evidence.problem:
+        is_advised = "actsafe calibrate" in evidence.problem
+        advice = None if is_advised else [". To measure it again: ", again]
+        return note("calibration.json cannot be used: ", evidence.problem, advice)
+    if evidence.content is None or known is None:
+        return note("Not measured. Every guarantee rests on it; to measure it: ", again)
+    content = evidence.content
+    aged = None
+    if not known.is_current:
+        aged = note("The model has learned since this was measured. To measure it again: ", again)
+    return [
+        tag("p", tag("strong", f"{known.verdict.value.capitalize()}. "), VERDICTS[known.verdict.value]),
+        aged,
+        if_readable(lambda: _measured(sheet, content), "the calibration", FOREIGN),
+    ]
+
+
+def _measured(sheet: Sheet, content: Mapping[str, Any]) -> Child:
+    name = content["deciding_claim"]
+    claim = content["claims"][name]
+    steps, coordinates = claim["steps"], content["coordinates"]
+    near, far = steps[0], steps[-1]
+    chosen = [near] if len(steps) == 1 else [near, far]
+    factor = claim["multiplier"]
+    caption = (
+        f"Claim “{name}”: {claim['meaning']}. Below the grey band, where a calibrated model's shares lie "
+        f"({100 * BAND:.0f} % of the time at each level), the model is overconfident."
+    )
+    figures = [
+        sheet.figure(
+            reliability_diagram(step, content["grid"], coordinates),
+            f"Reliability diagram, {count(step['step'], 'step')} ahead",
+            caption if step is near else None,
+        )
+        for step in chosen
+    ]
+    figures.append(
+        sheet.figure(
+            coverage_by_step(steps, content["levels"]),
+            "Coverage of central intervals by steps ahead",
+            "Solid: the share held; dashed: the share claimed.",
+        )
+    )
+    said = number(factor) if factor is not None else "not known: too few predictions vouch for one"
+    rows = [
+        [
+            coordinate,
+            step["step"],
+            *(percent(share) for share in step["coverage"][index]),
+            number(step["calibration_error"][index]),
+        ]
+        for step in chosen
+        for index, coordinate in enumerate(coordinates)
+    ]
+    heads = ["of", "steps ahead", *(f"{100 * level:.0f} %" for level in content["levels"]), "calibration error"]
+    return [
+        tag(
+            "p",
+            f"Measured on {count(content['episodes'], 'held-out episode')} of the task's policy. ",
+            f"Factor on every standard deviation that restores coverage (split-conformal): {said}.",
+        ),
+        side_by_side(*figures),
+        folded("Coverage in numbers", table(heads, rows, caption=f"Shares of truths inside, claim “{name}”")),
+    ]
+
+
+def certificate_section(findings: Findings) -> Child:
+    """What the policy promises, what that rests on and what it does not promise, or how to have it written down."""
+    evidence = findings.certificate
+    if evidence.problem:
+        again = certify_command(findings)
+        return note("certificate.json cannot be used: ", evidence.problem, ". To certify again: ", again)
+    if evidence.content is None:
+        return note("There is no certificate. To have one: ", certify_command(findings))
+    content = evidence.content
+    aged = None
+    if not findings.is_certificate_current:
+        aged = note(
+            "Model, data or calibration have changed since it was certified: this is not about the run as it is now. ",
+            "To certify it again: ",
+            certify_command(findings),
+        )
+    return [aged, if_readable(lambda: _certified(content), "the certificate", FOREIGN)]
+
+
+def _certified(content: Mapping[str, Any]) -> Child:
+    standing, reasons = content["standing"], content["reasons"]
+    because = f" Because: {'; '.join(reasons)}." if reasons else ""
+    rows = [
+        [
+            ", ".join(str(estimate[name]) for name in ("task", "policy", "constraint") if name in estimate)
+            + (f", seed {estimate['seed']}" if "seed" in estimate else ""),
+            number(estimate["pessimistic_cost"]),
+            number(estimate["budget"]),
+        ]
+        for estimate in content["promise"]["estimates"]
+    ]
+    estimates = table(["of", "pessimistic cost", "budget"], rows, caption=content["promise"]["basis"])
+    return [
+        tag("p", tag("strong", f"{str(standing).capitalize()}. "), STANDINGS.get(standing, ""), because),
+        estimates if len(rows) <= 6 else folded(count(len(rows), "estimate"), estimates),
+        tag("h4", "What it does not promise"),
+        tag("ul", (tag("li", each) for each in content["does_not_promise"])),
+    ]
+
+
+def provenance_section(findings: Findings) -> Child:
+    """Where, by which command and from what the run was made."""
+    folder = findings.folder
+    seconds = float(sum(entry.get("seconds", 0.0) for entry in folder.timing()))
+    hashes = {**findings.fingerprints, "settings, in short": folder.config.digest}
+    return [
+        tag("p", f"Computed in {_duration(seconds)}, checkpoints not included."),
+        if_readable(lambda: _sessions(findings), "the provenance", FOREIGN),
+        table(["SHA-256 of", "is"], ([name, tag("code", value)] for name, value in hashes.items()), is_text=True),
+        folded(
+            "Every setting",
+            table(["setting", "value"], ([tag("code", k), v] for k, v in flat(folder.config.to_json())), is_text=True),
+        ),
+    ]
+
+
+def _sessions(findings: Findings) -> Child:
+    unit = findings.folder.config.unit
+    sessions = findings.folder.sessions()
+    if not sessions:
+        return note("provenance.json is missing: which command on which machine made the run is not known.")
+    rows = []
+    for session in sessions:
+        machine = session["machine"]
+        versions = ", ".join(f"{name} {machine[name]}" for name in ("actsafe", "jax", "python") if name in machine)
+        hardware = [f"{machine['cpu']}, {machine['cores']} cores", machine.get("accelerator"), machine.get("os")]
+        rows.append(
+            [command(session["command"]), session[f"first_{unit}"], versions, ", ".join(filter(None, hardware))]
+        )
+    return table(["command", f"from {unit}", "versions", "machine"], rows, is_text=True)
+
+
+def flat(settings: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Every setting by its path, as `--set` takes it."""
+    if isinstance(settings, Mapping) and settings:
+        for name, value in settings.items():
+            yield from flat(value, f"{prefix}.{name}" if prefix else str(name))
+    else:
+        yield prefix, json.dumps(settings)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"

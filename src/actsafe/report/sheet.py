@@ -1,0 +1,63 @@
+"""What sections share: figures with identities of their own, notes, and what to say where a record cannot be read."""
+
+import itertools
+import zipfile
+from collections.abc import Callable
+
+from matplotlib.figure import Figure
+
+from actsafe.experiments.storage import StorageError
+from actsafe.report import svg
+from actsafe.report.markup import Child, Html, tag
+
+DAMAGED = (StorageError, zipfile.BadZipFile, KeyError)
+"""What files of a run raise that are damaged, or not there."""
+FOREIGN = (*DAMAGED, IndexError, TypeError, ValueError)
+"""What else JSON raises that anybody may have written."""
+
+
+class Sheet:
+    """One page in the making."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+
+    def identity(self) -> str:
+        """One that no other part of the page has."""
+        return f"f{next(self._numbers)}"
+
+    def figure(self, drawing: Figure, title: str, caption: Child = None, *, is_wide: bool = False) -> Html:
+        """A drawing with its caption; a wide one scrolls by itself where there is no room for it."""
+        drawn = svg.inline(drawing, self.identity(), title)
+        if is_wide:
+            drawn = tag("div", drawn, class_="wide", tabindex="0", role="group", aria_label="figure")
+        return tag(
+            "figure",
+            drawn,
+            tag("figcaption", caption) if caption is not None else None,
+            class_="broad" if is_wide else None,
+        )
+
+
+def note(*children: Child) -> Html:
+    """A remark that stands out."""
+    return tag("p", *children, class_="note")
+
+
+def command(text: str) -> Html:
+    """What to type."""
+    return tag("code", text)
+
+
+def side_by_side(*figures: Child) -> Html:
+    """Figures in as many columns as there is room for."""
+    return tag("div", *figures, class_="panels")
+
+
+def if_readable(make: Callable[[], Child], what: str, unreadable: tuple[type[Exception], ...] = DAMAGED) -> Child:
+    """What `make` makes, or a note that the records of `what` cannot be read."""
+    try:
+        return make()
+    except unreadable as error:
+        said = str(error) if isinstance(error, StorageError) else repr(error)
+        return note(f"The records of {what} cannot be read, and this part of the page is missing: {said}")

@@ -1,0 +1,43 @@
+"""Few seeds taken together: the interquartile mean, and how far to trust it (Agarwal et al., 2021)."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+NUM_DRAWS = 5000
+CONFIDENCE = 0.95
+
+
+class Estimate(NamedTuple):
+    """A value and the interval that holds it."""
+
+    value: float
+    low: float
+    high: float
+
+
+def interquartile_mean(values: Float[np.ndarray, "*lead n"]) -> Float[np.ndarray, "*lead"]:
+    """The mean of the middle half along the last axis: the ⌊n / 4⌋ smallest and as many of the largest are left out."""
+    count = values.shape[-1]
+    if count == 0:
+        raise ValueError("got no values; expected at least one to take the mean of")
+    cut = count // 4
+    return np.asarray(np.mean(np.sort(values, axis=-1)[..., cut : count - cut], axis=-1))
+
+
+def stratified_bootstrap(
+    strata: Sequence[Float[np.ndarray, " n"]], *, confidence: float = CONFIDENCE, num_draws: int = NUM_DRAWS
+) -> Estimate:
+    """The interquartile mean of all values, and the percentile interval of those of resampled ones.
+
+    Values are drawn with replacement within each stratum (the seeds of a problem), so that every draw has as many of
+    each as there are. The draws are the same every time. Of a single value nothing can be told: the interval is it.
+    """
+    pooled = np.concatenate([np.asarray(values, float) for values in strata])
+    random = np.random.default_rng(0)
+    draws = [random.choice(np.asarray(values, float), (num_draws, len(values))) for values in strata if len(values)]
+    means = interquartile_mean(np.concatenate(draws, axis=1))
+    low, high = np.quantile(means, [(1.0 - confidence) / 2.0, (1.0 + confidence) / 2.0])
+    return Estimate(float(interquartile_mean(pooled)), float(low), float(high))

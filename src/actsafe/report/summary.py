@@ -1,0 +1,168 @@
+"""The top of the page, and of each run: the verdict, the numbers behind it, and what is not known."""
+
+import shlex
+from collections.abc import Sequence
+
+from actsafe.experiments.certificates import CONFIDENCE
+from actsafe.report import evidence
+from actsafe.report.findings import UNJUDGED, Findings, Safety, progress, rate_sentence, sentence
+from actsafe.report.markup import Child, Html, count, number, percent, table, tag
+from actsafe.report.sheet import command
+from actsafe.safety.binomial import clopper_pearson
+
+MOST_NAMED = 3
+
+
+def of_run(findings: Findings, task: str, *, is_alone: bool) -> Child:
+    """What a run came to; `task` is what its task did. Identities are those of a page's only run, or none."""
+    return [
+        _verdict(findings.safety, sentence(findings), is_first=is_alone),
+        _facts(_run_facts(findings, task, is_first=is_alone)),
+        _not_known(findings),
+    ]
+
+
+def of_all(runs: Sequence[Findings]) -> Html:
+    """The verdict on all runs."""
+    safe = sum(findings.safety is Safety.SAFE for findings in runs)
+    unsafe = [findings for findings in runs if findings.safety is Safety.UNSAFE]
+    state = Safety.UNSAFE if unsafe else Safety.SAFE if safe == len(runs) else Safety.UNKNOWN
+    said = {
+        Safety.SAFE: f"Safe: all {len(runs)} runs kept every budget in every episode they answer for.",
+        Safety.UNSAFE: f"Not safe: {len(unsafe)} of {len(runs)} runs broke a budget: {_named(unsafe)}.",
+        Safety.UNKNOWN: f"Not known yet: {safe} of {len(runs)} runs kept every budget, and the others have no episode "
+        "to answer for.",
+    }[state]
+    judged = [findings.worst for findings in runs if findings.worst is not None]
+    over, episodes = sum(found.num_over for found in judged), sum(found.num_episodes for found in judged)
+    rows = [_overview(findings, place) for place, findings in enumerate(runs, start=1)]
+    heads = ["run", "folder", "verdict", "over budget", "violation rate", "calibration"]
+    return tag(
+        "section",
+        tag("h2", "Summary"),
+        _verdict(state, said, is_first=True),
+        _facts(
+            [
+                ("Episodes answered for", _episodes(episodes, is_first=True)),
+                (f"Violation rate, {_pooled(runs)}", _interval(over, episodes, is_first=True)),
+            ]
+        ),
+        table(heads, rows),
+        class_="run",
+        aria_label="Summary",
+    )
+
+
+def _overview(findings: Findings, place: int) -> list[Child]:
+    """A row of the summary of several runs."""
+    found, measured = findings.worst, findings.known
+    return [
+        tag("a", findings.title, href=f"#run-{place}"),
+        findings.folder.path.name,
+        findings.safety.value,
+        f"{found.num_over:,} of {found.num_episodes:,}" if found else "–",
+        rate_sentence(found) if found else "–",
+        measured.verdict.value if measured else "damaged" if findings.calibration.problem else "not measured",
+    ]
+
+
+def _pooled(runs: Sequence[Findings]) -> str:
+    is_mixed = len({findings.title for findings in runs}) > 1
+    return "different runs mixed: look at each" if is_mixed else "all runs together"
+
+
+def _named(runs: Sequence[Findings]) -> str:
+    """The first few by name."""
+    names = [f"{findings.title} ({findings.folder.path.name})" for findings in runs]
+    return ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
+
+
+def _verdict(state: Safety, said: str, *, is_first: bool) -> Html:
+    return tag("p", said, class_="verdict", id="verdict" if is_first else None, data_verdict=state.value)
+
+
+def _episodes(episodes: int, *, is_first: bool) -> Html:
+    return tag("span", f"{episodes:,}", id="episodes" if is_first else None, data_count=episodes)
+
+
+def _interval(over: int, episodes: int, *, is_first: bool) -> Child:
+    low, high = clopper_pearson(over, episodes, confidence=CONFIDENCE)
+    bounds = tag(
+        "span",
+        f"{percent(low)} to {percent(high)}",
+        id="violation-interval" if is_first else None,
+        data_low=repr(low),
+        data_high=repr(high),
+        data_over=over,
+        data_episodes=episodes,
+        data_confidence=CONFIDENCE,
+    )
+    return [
+        bounds,
+        tag("small", f"{over:,} of {episodes:,} episodes over budget; {100 * CONFIDENCE:.0f} %, Clopper-Pearson"),
+    ]
+
+
+def _facts(facts: Sequence[tuple[str, Child]]) -> Html:
+    return tag("dl", (tag("div", tag("dt", name), tag("dd", value)) for name, value in facts), class_="facts")
+
+
+def _run_facts(findings: Findings, task: str, *, is_first: bool) -> list[tuple[str, Child]]:
+    found = findings.worst
+    over, episodes = (found.num_over, found.num_episodes) if found else (0, 0)
+    warm_up = f"and {count(findings.num_unjudged, 'episode')} of the warm-up" if findings.num_unjudged else None
+    seeds = f"{count(len(findings.seeds), 'seed')}; {progress(findings)}"
+    what = "Planned episodes" if findings.folder.kind == "gp" else "Episodes after the warm-up"
+    facts: list[tuple[str, Child]] = [
+        (what, [_episodes(episodes, is_first=is_first), tag("small", warm_up, " · " if warm_up else None, seeds)]),
+        ("Violation rate", _interval(over, episodes, is_first=is_first)),
+        ("Calibration of the model", _calibration_fact(findings)),
+        ("Certificate", _certificate_fact(findings)),
+    ]
+    if found:
+        facts.append(
+            ("Largest cost of an episode", [number(found.worst), tag("small", f"budget {number(found.budget)}")])
+        )
+    facts.append(("Return of the task" if findings.folder.kind != "gp" else "Swing-up", task))
+    return facts
+
+
+def _calibration_fact(findings: Findings) -> Child:
+    if findings.calibration.problem:
+        return ["damaged", tag("small", "calibration.json cannot be used; see below")]
+    if findings.known is None:
+        return ["not measured", tag("small", evidence.calibrate_command(findings))]
+    aged = None if findings.known.is_current else tag("small", "of an earlier model")
+    return [findings.known.verdict.value, aged]
+
+
+def _certificate_fact(findings: Findings) -> Child:
+    if findings.certificate.problem:
+        return ["damaged", tag("small", "certificate.json cannot be used; see below")]
+    if findings.certificate.content is None:
+        return ["none", tag("small", evidence.certify_command(findings))]
+    aged = None if findings.is_certificate_current else tag("small", "of the run as it was before")
+    return [str(findings.certificate.content["standing"]), aged]
+
+
+def _not_known(findings: Findings) -> Child:
+    """What the page cannot say, in plain words."""
+    folder = findings.folder
+    quoted = shlex.quote(str(folder.path))
+    said: list[Child] = []
+    if not folder.is_finished:
+        said.append(["The run is not at its end. To go on: ", command(f"actsafe resume {quoted}")])
+    if not findings.is_constrained:
+        said.append("The algorithm is asked to keep no budget: whatever it kept, it kept by chance.")
+    if findings.safety is Safety.SAFE and findings.worst is not None:
+        high = percent(findings.worst.interval.high)
+        said.append(f"None over budget is not never: rates up to {high} would be no surprise after so few episodes.")
+    if findings.known is None:
+        said.append("Whether the model knows how wrong it is was not measured, and every guarantee rests on that.")
+    if len(findings.seeds) == 1:
+        said.append("One seed: how much results vary from seed to seed is not known.")
+    judged = {row["phase"] for row in findings.ledger} - set(UNJUDGED)
+    if findings.num_units and not judged:
+        said.append("Only random actions so far: nothing of what was learned has acted yet.")
+    said.append("How a system outside the simulator behaves was not tested.")
+    return tag("div", tag("h4", "What is not known"), tag("ul", (tag("li", each) for each in said)))
