@@ -4,21 +4,21 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from actsafe.actor_critic.dream_forward import Draws, Sizes, Trace, gate_weights, sizes_of
 from actsafe.models.rssm import blocks
-from actsafe.models.rssm.blocks import Block, Columns, Layer, Source, call, elu_slope, pieces, products_back
+from actsafe.models.rssm.blocks import BLOCK, Block, Columns, Layer, Source, call, elu_slope, pieces, products_back
 from actsafe.models.rssm.cell import Priors
 from actsafe.models.rssm.gate_kernel import go_back, through_gates
 
 
 def backward(
-    priors: Priors, draws: Draws, trace: Trace, cotangents: Any, copies: int, interpret: bool
+    priors: Priors, draws: Draws, trace: Trace, cotangents: Any, room: Any, copies: int, interpret: bool
 ) -> Float[Array, "time rows action"]:
     """∂/∂pushes from cotangents of which every row of the dream has several, one next to the other."""
     sizes = sizes_of(priors, draws)
-    num_rows = sizes.rows * copies
 
     def program(priors: Any, draws: Any, trace: Any, cotangents: Any, results: Any) -> None:
         wishes, errors, carries = results
@@ -36,20 +36,20 @@ def backward(
 
         jax.lax.fori_loop(jnp.int32(0), jnp.int32(sizes.steps), step, None)
 
-    def store(width: int, dtype: Any) -> Any:
-        return jax.ShapeDtypeStruct((num_rows, width), dtype)
-
-    dtype = priors.entry.weight.dtype
-    errors = _Errors(
-        store(sizes.hidden, dtype),
-        store(4 * sizes.deterministic, dtype),
-        store(sizes.hidden, dtype),
-        store(2 * sizes.stochastic, dtype),
-    )
-    carries = tuple(store(n, jnp.float32) for n in (sizes.deterministic, sizes.stochastic, sizes.deterministic))
-    wishes = jax.ShapeDtypeStruct((sizes.steps, num_rows, sizes.actions), jnp.float32)
-    kernel = call(program, (wishes, errors, carries), sizes.rows, interpret=interpret, name="dream_back")
+    kernel = call(program, room, sizes.rows // BLOCK, interpret=interpret, name="dream_back")
     return kernel(priors, draws, trace, cotangents)[0]
+
+
+def backward_room(sizes: Sizes, copies: int, dtype: DTypeLike) -> tuple[Array, Any, tuple[Array, ...]]:
+    """For `backward` with so many cotangents."""
+    num_rows = sizes.rows * copies
+    widths = (sizes.hidden, 4 * sizes.deterministic, sizes.hidden, 2 * sizes.stochastic)
+    carried = (sizes.deterministic, sizes.stochastic, sizes.deterministic)
+    return (
+        jnp.zeros((sizes.steps, num_rows, sizes.actions), jnp.float32),
+        _Errors(*(jnp.zeros((num_rows, width), dtype) for width in widths)),
+        tuple(jnp.zeros((num_rows, width), jnp.float32) for width in carried),
+    )
 
 
 class _Errors(NamedTuple):

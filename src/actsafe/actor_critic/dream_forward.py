@@ -5,11 +5,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
 from actsafe.actor_critic.actor import MEAN_LIMIT, MIN_STD, Actor
 from actsafe.models.rssm import blocks
-from actsafe.models.rssm.blocks import Block, Columns, Layer, Source, call, elu, pieces, products
+from actsafe.models.rssm.blocks import BLOCK, Block, Columns, Layer, Source, call, elu, pieces, products
 from actsafe.models.rssm.cell import Priors
 from actsafe.models.rssm.gate_kernel import GateWeights, Kept, advance
 from actsafe.models.rssm.states import MIN_STD as MIN_STATE_STD
@@ -46,7 +47,7 @@ class Sizes(NamedTuple):
     hidden: int
 
 
-def forward(priors: Priors, actor: Actor, start: State, draws: Draws, interpret: bool) -> Trace:
+def forward(priors: Priors, actor: Actor, start: State, draws: Draws, room: Any, interpret: bool) -> Trace:
     sizes = sizes_of(priors, draws)
     offset = actor.initial_std + math.log(-math.expm1(-actor.initial_std))
     width = actor.layers.layers[0].weight.shape[-1]
@@ -65,8 +66,15 @@ def forward(priors: Priors, actor: Actor, start: State, draws: Draws, interpret:
 
         jax.lax.fori_loop(jnp.int32(0), jnp.int32(sizes.steps), step, None)
 
-    def store(steps: int, columns: int) -> Any:
-        return jax.ShapeDtypeStruct((steps, sizes.rows, columns), priors.entry.weight.dtype)
+    kernel = call(program, room, sizes.rows // BLOCK, interpret=interpret, name="dream")
+    return kernel(priors, actor.layers.layers, start, draws)[0]
+
+
+def forward_room(sizes: Sizes, width: int, dtype: DTypeLike) -> tuple[Trace, tuple[Array, Array]]:
+    """For `forward`, with an actor of this width."""
+
+    def store(steps: int, columns: int) -> Array:
+        return jnp.zeros((steps, sizes.rows, columns), dtype)
 
     trace = Trace(
         State(store(sizes.steps + 1, sizes.deterministic), store(sizes.steps + 1, sizes.stochastic)),
@@ -76,9 +84,7 @@ def forward(priors: Priors, actor: Actor, start: State, draws: Draws, interpret:
         store(sizes.steps, sizes.stochastic),
         Kept(*(store(sizes.steps, sizes.deterministic) for _ in Kept._fields)),
     )
-    scratch = tuple(jax.ShapeDtypeStruct((sizes.rows, width), priors.entry.weight.dtype) for _ in range(2))
-    kernel = call(program, (trace, scratch), sizes.rows, interpret=interpret, name="dream")
-    return kernel(priors, actor.layers.layers, start, draws)[0]
+    return trace, (jnp.zeros((sizes.rows, width), dtype), jnp.zeros((sizes.rows, width), dtype))
 
 
 def _copy(block: Block, source: Any, target: Any, size: int) -> None:

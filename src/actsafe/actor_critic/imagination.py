@@ -13,8 +13,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from actsafe.actor_critic.actor import Actor
-from actsafe.actor_critic.dream_forward import Draws
-from actsafe.actor_critic.dream_kernel import dream_states
+from actsafe.actor_critic.dream_forward import Draws, Sizes
+from actsafe.actor_critic.dream_kernel import DreamRoom, dream_states
 from actsafe.models.rssm import blocks
 from actsafe.models.rssm.cell import Cell
 from actsafe.models.rssm.states import State
@@ -51,10 +51,22 @@ class Dream(NamedTuple):
     states: State
     """Passed through, the first included: (time and one, row, ...)."""
     actions: Float[Array, "time row action"]
+    """In the precision of the model."""
 
     @property
     def features(self) -> Float[Array, "time_and_one row feature"]:
         return self.states.features
+
+
+def dream_room(cell: Cell, actor: Actor, noise: DreamNoise, num_cotangents: int) -> DreamRoom | tuple[()]:
+    """For `dream`, to be gone back with so many cotangents: memory to work in, if it is a kernel that dreams."""
+    num_steps, num_rows, num_actions = noise.action.shape
+    dtype = cell.priors.entry.weight.dtype
+    if not blocks.is_usable(num_rows, dtype):
+        return ()
+    hidden = cell.priors.entry.weight.shape[-1]
+    sizes = Sizes(num_steps, num_rows, num_actions, cell.deterministic_size, cell.stochastic_size, hidden)
+    return DreamRoom.of(sizes, actor.layers.layers[0].weight.shape[-1], num_cotangents, dtype)
 
 
 def dream(
@@ -63,10 +75,11 @@ def dream(
     start: State,
     noise: DreamNoise,
     pushes: Float[Array, "time row action"],
+    room: DreamRoom | tuple[()] | None = None,
     *,
     unroll: int | bool = 1,
 ) -> Dream:
-    """Dreams from every row of `start`.
+    """Dreams from every row of `start`; `room` is for whoever orders a program (see `blocks.call`).
 
     The actor neither sees gradients of its inputs nor hands any to its weights here: ∂/∂`pushes`, which are added to
     its actions and are zero, says what a change of each action would bring. The loop's backward pass then runs
@@ -74,9 +87,10 @@ def dream(
     """
     dtype = cell.priors.entry.weight.dtype
     start = jax.tree.map(lambda leaf: leaf.astype(dtype), start)
-    if blocks.is_usable(start.stochastic.shape[0], dtype):
-        dreamt: Any = dream_states(pushes, cell.priors, actor, start, Draws(*noise), False)
-        return Dream(dreamt[0], dreamt[1].astype(jnp.float32))
+    room = dream_room(cell, actor, noise, 1) if room is None else room
+    if room:
+        dreamt: Any = dream_states(pushes, room, cell.priors, actor, start, Draws(*noise), False)
+        return Dream(*dreamt)
     size = block_size(start.stochastic.shape[0])
 
     def advance(state: State, inputs: tuple[DreamNoise, Array]) -> tuple[State, tuple[State, Array]]:
@@ -93,4 +107,5 @@ def dream(
     # Kept for the way back are products of matrices alone; what lies between is cheaper to compute than to remember.
     step = jax.checkpoint(advance, prevent_cse=False, policy=jax.checkpoint_policies.dots_saveable)
     _, (states, actions) = jax.lax.scan(step, start, (noise, pushes), unroll=unroll)
-    return Dream(jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), start, states), actions)
+    states = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), start, states)
+    return Dream(states, actions.astype(dtype))

@@ -91,7 +91,8 @@ class Judge:
         with jax.named_scope("dream"):
             size = model.cell.deterministic_size
             d_states = State(d_features[..., :size], d_features[..., size:])
-            d_actions = jnp.zeros((*noise.action.shape[:OUTPUT], outputs.size, noise.action.shape[-1]), jnp.float32)
+            shape = (*noise.action.shape[:OUTPUT], outputs.size, noise.action.shape[-1])
+            d_actions = jnp.zeros(shape, dreamt.actions.dtype)
             wishes = jax.tree.map(
                 lambda whole, part: whole.at[:, :, followers:].add(part), Dream(d_states, d_actions), through_doubt
             )

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from actsafe.actor_critic.actor import Actor
 from actsafe.actor_critic.aims import Aim
-from actsafe.actor_critic.imagination import Dream, DreamNoise, dream
+from actsafe.actor_critic.imagination import Dream, DreamNoise, dream, dream_room
 from actsafe.actor_critic.judging import OUTPUT, Judge, Lessons
 from actsafe.actor_critic.settings import ActorCriticSettings
 from actsafe.constrained.base import ConstrainedStep, Info, Linearisation
@@ -89,7 +89,7 @@ class Learner:
     ) -> tuple[ActorCritic, Info]:
         """The actor-critic after one update, from dreams that begin in every row of `start`; `model` is cast."""
         noise = self.draw(learned, model, start, key)
-        dreamt, to_pushes = self.dream(learned, model, start, noise)
+        dreamt, to_pushes = self.dream(self.ready(learned), model, start, noise)
         lessons = self.judge(learned.critics.tree, model, dreamt, noise, aim)
         wishes = self.wish(to_pushes, lessons)
         return self.learn(learned, self.recall(learned, dreamt), noise, lessons, wishes, aim)
@@ -100,12 +100,21 @@ class Learner:
         with jax.named_scope("noise"):
             return DreamNoise.draw(model.cell, start.stochastic.shape[0], num_actions, self.settings.horizon, key)
 
-    def dream(self, learned: ActorCritic, model: WorldModel, start: State, noise: DreamNoise) -> tuple[Dream, ToPushes]:
-        """Dreams of the actor, and the way back to its actions."""
-        actor = cast(learned.actor.tree, self.dtype)
+    def ready(self, learned: ActorCritic) -> Actor:
+        """The actor, in the precision in which it dreams."""
+        return cast(learned.actor.tree, self.dtype)
+
+    def room(self, actor: Actor, model: WorldModel, noise: DreamNoise) -> Any:
+        """For `dream`: memory to work in."""
+        return dream_room(model.cell, actor, noise, 1 + len(self.budgets))
+
+    def dream(
+        self, actor: Actor, model: WorldModel, start: State, noise: DreamNoise, room: Any = None
+    ) -> tuple[Dream, ToPushes]:
+        """Dreams of an actor that is `ready`, and the way back to its actions."""
         with jax.named_scope("dream"):
             return jax.vjp(
-                lambda pushes: dream(model.cell, actor, start, noise, pushes, unroll=self.unroll),
+                lambda pushes: dream(model.cell, actor, start, noise, pushes, room, unroll=self.unroll),
                 jnp.zeros_like(noise.action),
             )
 

@@ -1,24 +1,29 @@
 """A step of learning for the model and for the policies at the same time.
 
 Each has a chain of steps that wait for each other, forwards and back, and leave most of a device idle: the filter's
-through recorded sequences, and the policies' through their dreams. Neither learner needs the other. But a compiler puts
+through recorded sequences, and the policies' through their dreams. Neither learner needs the other, but a compiler puts
 all operations into one order, and lets those that come later write over what is no longer needed; where they do, even
-a device that may run them at the same time has to wait. So the order is given here: both chains come next to each
-other, and nothing that they read is given up before both have ended.
+a device that may run them at the same time has to wait. So chains have memory of their own from the start, and a place
+in the order at which all that can be done beside them is done: what comes later then waits for nothing but results.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PRNGKeyArray
 
+from actsafe.actor_critic.actor import Actor
 from actsafe.actor_critic.aims import Aim
+from actsafe.actor_critic.imagination import DreamNoise
 from actsafe.actor_critic.learning import ActorCritic, Learner
 from actsafe.data.rows import Rows
 from actsafe.models.networks import cast
 from actsafe.models.rssm.states import State, StepDraws, Steps, Walked
 from actsafe.models.rssm.world_model import Explained, WorldModel, WorldModelSettings, explain
+
+Value = TypeVar("Value")
 
 
 class Taught(NamedTuple):
@@ -40,7 +45,7 @@ class Batch(NamedTuple):
 
 
 class Policies(NamedTuple):
-    """What the policies learn from, and how; all but `learner` and `starts` have a leading axis policy."""
+    """What policies learn from, and how; `learned`, `aims` and `keys` have a leading axis policy."""
 
     learner: Learner
     learned: ActorCritic
@@ -51,43 +56,63 @@ class Policies(NamedTuple):
 
 def learn_both(model: WorldModel, batch: Batch, policies: Policies) -> tuple[Taught, ActorCritic, dict[str, Array]]:
     """What `batch` teaches the model, and the actor-critics after an update in the model as it is."""
-    usable = cast(model, batch.dtype)
     learner, learned, aims, starts, keys = policies
-
-    # Up to the chains.
-    steps, draws, back_to_look = _looking(model, batch)
+    usable = cast(model, batch.dtype)
+    starts = jax.tree.map(lambda leaf: leaf.astype(batch.dtype), starts)
+    actors = eqx.filter_vmap(learner.ready)(learned)
     noise = eqx.filter_vmap(lambda learned, key: learner.draw(learned, usable, starts, key))(learned, keys)
-    steps, draws, noise, starts = together(steps, draws, noise, starts)
+    room = usable.cell.room(*batch.rows.is_first.shape[::-1])
+    first = jax.tree.map(lambda leaf: leaf[0], (actors, noise))
+    of_one = learner.room(first[0], usable, first[1])
+    rooms = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (keys.shape[0], *leaf.shape)), of_one)
+    room, rooms = _apart((room, rooms))
+    # What the chains need, memory included, comes before all else.
+    batch, usable, starts, actors, noise, room, rooms = together(batch, usable, starts, actors, noise, room, rooms)
 
-    # The chains.
-    walked, back_to_steps = _walking(model, batch, steps, draws)
-    dreamt, to_pushes = eqx.filter_vmap(lambda *own: learner.dream(own[0], usable, starts, own[1]))(learned, noise)
-    walked, dreamt, steps, draws, noise, starts = together(walked, dreamt, steps, draws, noise, starts)
+    def learn(learned: ActorCritic, actor: Actor, noise: DreamNoise, aim: Aim, own: Any) -> Any:
+        """With one policy: mapped over all, the model's part is done once."""
+        steps, draws, back_to_look = _looking(model, batch)
+        walked, back_to_steps = _walking(model, batch, steps, draws, room)
+        loss, explained, from_end, d_walked = _explaining(model, batch, walked, draws)
 
-    # What came of them.
-    loss, explained, from_end, d_walked = _explaining(model, batch, walked, draws)
-    lessons = eqx.filter_vmap(lambda learned, *own: learner.judge(learned.critics.tree, usable, *own))(
-        learned, dreamt, noise, aims
-    )
-    d_walked, lessons, walked, dreamt, noise = together(d_walked, lessons, walked, dreamt, noise)
+        # Dreams may begin before all this, and the filter's way back beside what they teach.
+        actor, start, dreaming, own = after((actor, starts, noise, own), d_walked)
+        dreamt, to_pushes = learner.dream(actor, usable, start, dreaming, own)
+        lessons = learner.judge(learned.critics.tree, usable, dreamt, noise, aim)
+        d_walked, back_to_steps = after((d_walked, back_to_steps), lessons)
+        from_steps, d_steps = back_to_steps(d_walked)
 
-    # The chains, the other way.
-    from_steps, d_steps = back_to_steps(d_walked)
-    wishes = eqx.filter_vmap(learner.wish)(to_pushes, lessons)
-    from_steps, d_steps, wishes, lessons, dreamt, noise = together(from_steps, d_steps, wishes, lessons, dreamt, noise)
+        # The dreams' way back, beside the rest of the model's.
+        (from_look,) = back_to_look(d_steps)
+        gradient = jax.tree.map(lambda *parts: sum(parts), from_end, from_steps, from_look)
+        recalled = learner.recall(learned, dreamt)
+        lessons, to_pushes = after((lessons, to_pushes), (gradient, recalled))
+        wishes = learner.wish(to_pushes, lessons)
+        return Taught(loss, explained, gradient), *learner.learn(learned, recalled, noise, lessons, wishes, aim)
 
-    # From there on.
-    (from_look,) = back_to_look(d_steps)
-    gradient = jax.tree.map(lambda *parts: sum(parts), from_end, from_steps, from_look)
-    recalled = eqx.filter_vmap(learner.recall)(learned, dreamt)
-    learned, info = eqx.filter_vmap(learner.learn)(learned, recalled, noise, lessons, wishes, aims)
-    return Taught(loss, explained, gradient), learned, info
+    each = eqx.if_array(0)
+    return eqx.filter_vmap(learn, out_axes=(None, each, each))(learned, actors, noise, aims, rooms)
+
+
+def after(value: Value, others: Any) -> Value:
+    """`value`, all uses of which have their place in the program after `others`; a device need not wait for these."""
+    return together(value, others)[0]
 
 
 def together(*values: Any) -> Any:
     """The same values, of which none is used, and the memory of none given up, before all have their place."""
     arrays, rest = eqx.partition(values, eqx.is_array)
     return eqx.combine(jax.lax.optimization_barrier(arrays), rest)
+
+
+def _apart(room: Any) -> Any:
+    """Memory like `room`, filled with other numbers in every array: of equal ones a compiler would make only one."""
+    leaves, structure = jax.tree.flatten(room)
+    filled = [
+        jnp.full(leaf.shape, number, leaf.dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
+        for number, leaf in enumerate(leaves)
+    ]
+    return jax.tree.unflatten(structure, filled)
 
 
 def _looking(model: WorldModel, batch: Batch) -> Any:
@@ -98,10 +123,10 @@ def _looking(model: WorldModel, batch: Batch) -> Any:
     return steps, draws, pull_back
 
 
-def _walking(model: WorldModel, batch: Batch, steps: Steps, draws: StepDraws) -> Any:
+def _walking(model: WorldModel, batch: Batch, steps: Steps, draws: StepDraws, room: Any) -> Any:
     def walk(model: WorldModel, steps: Steps) -> Walked:
         with jax.named_scope("filter"):
-            return cast(model, batch.dtype).cell.walk(steps, draws, unroll=batch.unroll)
+            return cast(model, batch.dtype).cell.walk(steps, draws, room, unroll=batch.unroll)
 
     return jax.vjp(walk, model, steps)
 

@@ -81,7 +81,7 @@ def test_actor_gradients_equal_plain_differentiation(is_averaged, is_differentia
 
     @jax.jit
     def ours():
-        dreamt, to_pushes = learner.dream(learned, model, start, noise)
+        dreamt, to_pushes = learner.dream(learner.ready(learned), model, start, noise)
         lessons = learner.judge(critics, model, dreamt, noise, AIM)
         wishes = learner.wish(to_pushes, lessons)
         gradients = learner._actor_gradients(actor, learner.recall(learned, dreamt), noise.action, wishes)

@@ -7,6 +7,8 @@ import numpy as np
 
 from actsafe.models.networks import cast
 from actsafe.models.rssm.cell import Cell
+from actsafe.models.rssm.filter_forward import FilterSizes
+from actsafe.models.rssm.filter_kernel import FilterRoom
 
 BATCH, STEPS = 32, 4
 
@@ -39,7 +41,8 @@ def test_states_and_gradients_are_those_of_the_loop(key):
         return jax.jit(all_of_it)(weights)
 
     looped = both(lambda cell, *args: cell.walk(*args))
-    ours = both(lambda cell, *args: cell.walk_by_kernel(*args, interpret=True))
+    room = FilterRoom.of(FilterSizes(STEPS, BATCH, 37, 5, 29), jnp.float32)
+    ours = both(lambda cell, *args: cell.walk_by_kernel(*args, room, interpret=True))
     num_used = 0
     for one, expected in zip(jax.tree.leaves(ours), jax.tree.leaves(looped), strict=True):
         num_used += bool(np.abs(expected).max() > 1e-3)
@@ -55,7 +58,8 @@ def test_the_kernel_lowers_for_cuda(key):
     def run(weights):
         def walk(weights):
             cell = eqx.combine(weights, rest)
-            return cell.walk_by_kernel(*cell.prepare(given[0].astype(jnp.bfloat16), *given[1:], draw_key))
+            steps, draws = cell.prepare(given[0].astype(jnp.bfloat16), *given[1:], draw_key)
+            return cell.walk_by_kernel(steps, draws, FilterRoom.of(FilterSizes(STEPS, 16, 200, 60, 200), jnp.bfloat16))
 
         result, pull_back = jax.vjp(walk, weights)
         return pull_back(result)

@@ -229,15 +229,40 @@ def elu_slope(y: Array) -> Array:
 
 
 def call(
-    program: Callable[..., None], outputs: Any, num_rows: int, *, interpret: bool, name: str
+    program: Callable[..., None],
+    room: Any,
+    num_programs: int,
+    *,
+    num_warps: int = NUM_WARPS,
+    interpret: bool,
+    name: str,
 ) -> Callable[..., Any]:
-    """The kernel that runs `program(*inputs, outputs)` for every block of rows; all are trees of stores."""
-    kernel = pl.pallas_call(
-        program,
-        (outputs,),
-        grid=(num_rows // BLOCK,),
-        compiler_params=None if triton is None else triton.CompilerParams(num_warps=NUM_WARPS, num_stages=NUM_STAGES),
-        interpret=interpret,
-        name=name,
-    )
-    return lambda *inputs: kernel(*inputs)[0]
+    """The kernel of programs that run `program(*inputs, outputs)`; all are trees of stores.
+
+    `room` is a tree of arrays whose memory the outputs take over. With memory of its own from the start, a kernel has
+    to wait for nobody to give up theirs, wherever it stands in a program, and can run beside all it does not need.
+    """
+    leaves, structure = jax.tree.flatten(room)
+
+    def run(*inputs: Any) -> Any:
+        given, tree = jax.tree.flatten(inputs)
+        count = len(given)
+
+        def one(*stores: Any) -> None:
+            outputs = stores[count + len(leaves) :]
+            program(*jax.tree.unflatten(tree, stores[:count]), jax.tree.unflatten(structure, outputs))
+
+        found = pl.pallas_call(
+            one,
+            tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves),
+            grid=(num_programs,),
+            input_output_aliases={count + number: number for number in range(len(leaves))},
+            compiler_params=None
+            if triton is None
+            else triton.CompilerParams(num_warps=num_warps, num_stages=NUM_STAGES),
+            interpret=interpret,
+            name=name,
+        )(*given, *leaves)
+        return jax.tree.unflatten(structure, found)
+
+    return run

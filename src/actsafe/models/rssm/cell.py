@@ -14,8 +14,8 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from actsafe.models.networks import Dense, elu, shifted
 from actsafe.models.rssm import teams
-from actsafe.models.rssm.filter_forward import FilterInputs, FilterWeights
-from actsafe.models.rssm.filter_kernel import filter_states
+from actsafe.models.rssm.filter_forward import FilterInputs, FilterSizes, FilterWeights
+from actsafe.models.rssm.filter_kernel import FilterRoom, filter_states
 from actsafe.models.rssm.gru import Gates, gru
 from actsafe.models.rssm.hoisting import Layers, hoisted_scan
 from actsafe.models.rssm.states import Filtered, Gaussian, State, StepDraws, Steps, Walked
@@ -170,10 +170,22 @@ class Cell(eqx.Module):
         result = Filtered(walked.states, Gaussian.of(walked.outputs), prior)
         return jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), result)
 
-    def walk(self, steps: Steps, draws: StepDraws, *, unroll: int = 1) -> Walked:
-        """The chain of steps, from the beginning."""
-        if teams.is_usable(steps.pushes.shape[1], steps.pushes.dtype):
-            return self.walk_by_kernel(steps, draws)
+    def room(self, num_steps: int, num_rows: int) -> FilterRoom | tuple[()]:
+        """For `walk`: memory to work in, if it is a kernel that walks."""
+        dtype = self.priors.entry.weight.dtype
+        if not teams.is_usable(num_rows, dtype):
+            return ()
+        hidden = self.posterior.out.weight.shape[0]
+        sizes = FilterSizes(num_steps, num_rows, self.deterministic_size, self.stochastic_size, hidden)
+        return FilterRoom.of(sizes, dtype)
+
+    def walk(
+        self, steps: Steps, draws: StepDraws, room: FilterRoom | tuple[()] | None = None, *, unroll: int = 1
+    ) -> Walked:
+        """The chain of steps, from the beginning; `room` is for whoever orders a program (see `blocks.call`)."""
+        room = self.room(*steps.pushes.shape[:2]) if room is None else room
+        if room:
+            return self.walk_by_kernel(steps, draws, room)
         pushes, informed = steps
         noise, goes_on, members = draws
         dtype, size, gates = pushes.dtype, self.stochastic_size, _joined_gates(self.priors)
@@ -212,7 +224,7 @@ class Cell(eqx.Module):
         )
         return Walked(states, outputs)
 
-    def walk_by_kernel(self, steps: Steps, draws: StepDraws, *, interpret: bool = False) -> Walked:
+    def walk_by_kernel(self, steps: Steps, draws: StepDraws, room: FilterRoom, *, interpret: bool = False) -> Walked:
         """The same in one kernel."""
         priors, posterior = self.priors, self.posterior
         weights = FilterWeights(
@@ -225,7 +237,7 @@ class Cell(eqx.Module):
         biases = (priors.gates_from_entry.bias[draws.members], priors.candidate_bias[draws.members], posterior.out.bias)
         goes_on = draws.goes_on[..., 0].astype(jnp.float32)
         inputs = FilterInputs(*steps, *biases, draws.noise, goes_on, draws.members)
-        found: Any = filter_states(weights, inputs, interpret)
+        found: Any = filter_states(weights, inputs, room, interpret)
         return Walked(State(found.deterministic, found.stochastic), found.outputs)
 
     def _chosen_prior(self, deterministic: Float[Array, "time row deterministic"], members: Int[Array, " time"]):

@@ -7,13 +7,24 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from actsafe.models.rssm import blocks, teams
 from actsafe.models.rssm.blocks import Columns, Layer, Source, elu_slope, pieces, products_back
-from actsafe.models.rssm.filter_forward import FilterInputs, FilterStates, FilterTrace, FilterWeights, begin
+from actsafe.models.rssm.filter_forward import (
+    FilterInputs,
+    FilterSizes,
+    FilterStates,
+    FilterTrace,
+    FilterWeights,
+    begin,
+)
 from actsafe.models.rssm.gate_kernel import GateWeights, go_back, through_gates
 from actsafe.models.rssm.teams import Team
+
+FIRST = 1
+"""Where arrivals are counted from."""
 
 
 class FilterErrors(NamedTuple):
@@ -26,8 +37,25 @@ class FilterErrors(NamedTuple):
     outputs: Float[Array, "time row outputs"]
 
 
+def backward_room(sizes: FilterSizes, dtype: DTypeLike) -> tuple[Any, Array]:
+    """For `backward`."""
+
+    def store(width: int) -> Array:
+        return jnp.zeros((sizes.steps, sizes.rows, width), dtype)
+
+    widths = (sizes.hidden, 4 * sizes.deterministic, sizes.hidden, 2 * sizes.stochastic)
+    carried = (sizes.deterministic, sizes.stochastic, sizes.deterministic)
+    carries = tuple(jnp.zeros((sizes.rows, width), jnp.float32) for width in carried)
+    return (FilterErrors(*map(store, widths)), carries), teams.arrivals(sizes.rows, FIRST)
+
+
 def backward(
-    weights: FilterWeights, inputs: FilterInputs, trace: FilterTrace, cotangents: FilterStates, interpret: bool
+    weights: FilterWeights,
+    inputs: FilterInputs,
+    trace: FilterTrace,
+    cotangents: FilterStates,
+    room: Any,
+    interpret: bool,
 ) -> FilterErrors:
     """How what `cotangents` are of changes with what each layer gave."""
     num_steps, num_rows, hidden = inputs.push.shape
@@ -100,15 +128,6 @@ def backward(
 
         jax.lax.fori_loop(jnp.int32(0), jnp.int32(num_steps), step, None)
 
-    def store(width: int) -> Any:
-        return jax.ShapeDtypeStruct((num_steps, num_rows, width), weights.entry.dtype)
-
-    def carry(width: int) -> Any:
-        return jax.ShapeDtypeStruct((num_rows, width), jnp.float32)
-
-    outputs = (
-        FilterErrors(store(hidden), store(4 * deterministic), store(hidden), store(2 * stochastic)),
-        (carry(deterministic), carry(stochastic), carry(deterministic)),
-    )
-    kernel = teams.call(program, outputs, num_rows, max(hidden, deterministic), interpret=interpret, name="filter_back")
+    widest = max(hidden, deterministic)
+    kernel = teams.call(program, room, num_rows, widest, first=FIRST, interpret=interpret, name="filter_back")
     return kernel(weights, inputs, trace, cotangents)[0]

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
 from actsafe.models.rssm import blocks, teams
@@ -11,6 +12,9 @@ from actsafe.models.rssm.blocks import Block, Columns, Layer, Source, elu, piece
 from actsafe.models.rssm.gate_kernel import GateWeights, Kept, advance
 from actsafe.models.rssm.states import MIN_STD
 from actsafe.models.rssm.teams import Team
+
+FIRST = 0
+"""Where arrivals are counted from."""
 
 
 class FilterWeights(NamedTuple):
@@ -59,11 +63,35 @@ class FilterTrace(NamedTuple):
     kept: Kept
 
 
-def forward(weights: FilterWeights, inputs: FilterInputs, interpret: bool) -> FilterTrace:
+class FilterSizes(NamedTuple):
+    steps: int
+    rows: int
+    deterministic: int
+    stochastic: int
+    hidden: int
+
+
+def forward_room(sizes: FilterSizes, dtype: DTypeLike) -> tuple[FilterTrace, Array]:
+    """For `forward`."""
+
+    def store(steps: int, width: int) -> Array:
+        return jnp.zeros((steps, sizes.rows, width), dtype)
+
+    trace = FilterTrace(
+        store(sizes.steps + 1, sizes.deterministic),
+        store(sizes.steps + 1, sizes.stochastic),
+        store(sizes.steps, 2 * sizes.stochastic),
+        store(sizes.steps, sizes.hidden),
+        store(sizes.steps, sizes.hidden),
+        Kept(*(store(sizes.steps, sizes.deterministic) for _ in Kept._fields)),
+    )
+    return trace, teams.arrivals(sizes.rows, FIRST)
+
+
+def forward(weights: FilterWeights, inputs: FilterInputs, room: Any, interpret: bool) -> FilterTrace:
     """The states of sequences from their beginning, in the precision of `weights`, and what led to them."""
     num_steps, num_rows, hidden = inputs.push.shape
     stochastic, deterministic = weights.entry.shape[1], weights.posterior.shape[0]
-    dtype = weights.entry.dtype
 
     def program(team: Team, weights: Any, inputs: Any, trace: Any) -> None:
         block = team.block
@@ -120,20 +148,8 @@ def forward(weights: FilterWeights, inputs: FilterInputs, interpret: bool) -> Fi
 
         jax.lax.fori_loop(jnp.int32(0), jnp.int32(num_steps), step, None)
 
-    def store(steps: int, width: int) -> Any:
-        return jax.ShapeDtypeStruct((steps, num_rows, width), dtype)
-
-    outputs = FilterTrace(
-        store(num_steps + 1, deterministic),
-        store(num_steps + 1, stochastic),
-        store(num_steps, 2 * stochastic),
-        store(num_steps, hidden),
-        store(num_steps, hidden),
-        Kept(*(store(num_steps, deterministic) for _ in Kept._fields)),
-    )
-    kernel = teams.call(
-        program, outputs, num_rows, max(hidden, deterministic), interpret=interpret, name="filter_forward"
-    )
+    widest = max(hidden, deterministic)
+    kernel = teams.call(program, room, num_rows, widest, first=FIRST, interpret=interpret, name="filter_forward")
     return kernel(weights, inputs)
 
 

@@ -1,35 +1,59 @@
 """The filter's chain of steps by kernels, as a function that JAX can differentiate."""
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 from jaxtyping import Array
 
-from actsafe.models.rssm.filter_backward import backward
-from actsafe.models.rssm.filter_forward import FilterInputs, FilterStates, FilterWeights, forward
+from actsafe.models.rssm.filter_backward import backward, backward_room
+from actsafe.models.rssm.filter_forward import (
+    FilterInputs,
+    FilterSizes,
+    FilterStates,
+    FilterWeights,
+    forward,
+    forward_room,
+)
 from actsafe.models.rssm.hoisting import weight_gradient
 
 _NO_GRADIENT: Any = None
 """Of whole numbers."""
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
-def filter_states(weights: FilterWeights, inputs: FilterInputs, interpret: bool = False) -> FilterStates:
+class FilterRoom(NamedTuple):
+    """Memory that the kernels work in; what is in it does not matter."""
+
+    forward: Any
+    back: Any
+
+    @classmethod
+    def of(cls, sizes: FilterSizes, dtype: DTypeLike) -> "FilterRoom":
+        """Unused so far."""
+        return cls(forward_room(sizes, dtype), backward_room(sizes, dtype))
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
+def filter_states(
+    weights: FilterWeights, inputs: FilterInputs, room: FilterRoom, interpret: bool = False
+) -> FilterStates:
     """The states of sequences from their beginning, in the precision of `weights`."""
-    return _with_trace(weights, inputs, interpret)[0]
+    return _with_trace(weights, inputs, room, interpret)[0]
 
 
-def _with_trace(weights: FilterWeights, inputs: FilterInputs, interpret: bool) -> tuple[FilterStates, Any]:
-    trace = forward(weights, inputs, interpret)
+def _with_trace(
+    weights: FilterWeights, inputs: FilterInputs, room: FilterRoom, interpret: bool
+) -> tuple[FilterStates, Any]:
+    trace = forward(weights, inputs, room.forward, interpret)
     states = FilterStates(trace.deterministic[1:], trace.stochastic[1:], trace.outputs)
-    return states, (weights, inputs, trace)
+    return states, (weights, inputs, trace, room.back)
 
 
-def _pull_back(interpret: bool, residuals: Any, cotangents: FilterStates) -> tuple[FilterWeights, FilterInputs]:
-    weights, inputs, trace = residuals
-    errors = backward(weights, inputs, trace, cotangents, interpret)
+def _pull_back(interpret: bool, residuals: Any, cotangents: FilterStates) -> tuple[Any, ...]:
+    weights, inputs, trace, room = residuals
+    errors = backward(weights, inputs, trace, cotangents, room, interpret)
     dtype, size = weights.entry.dtype, weights.posterior.shape[0]
     goes_on = inputs.goes_on[..., None].astype(dtype)
     d_entry_gates = errors.gates[..., : 3 * size]
@@ -55,7 +79,7 @@ def _pull_back(interpret: bool, residuals: Any, cotangents: FilterStates) -> tup
         jnp.zeros_like(inputs.goes_on),
         members=_NO_GRADIENT,
     )
-    return d_weights, d_inputs
+    return d_weights, d_inputs, None
 
 
 filter_states.defvjp(_with_trace, _pull_back)

@@ -35,7 +35,8 @@ class Team(NamedTuple):
     """How many programs there are."""
     width: int
     arrivals: Any
-    """A store (team,) of how often a program has come to wait."""
+    """A store (team,) of how often a program has come to wait, counted from `first`."""
+    first: int
 
     def share(self, body: Callable[[Columns], None]) -> None:
         """Do `body` for this program's columns."""
@@ -50,9 +51,9 @@ class Team(NamedTuple):
         place = (self.block.number,)
         triton.atomic_add(self.arrivals, place, jnp.int32(1))
         jax.lax.while_loop(
-            lambda seen: seen < count * self.size,
+            lambda seen: seen < self.first + count * self.size,
             lambda _: triton.atomic_add(self.arrivals, place, jnp.int32(0)),
-            jnp.int32(0),
+            jnp.int32(self.first),
         )
         triton.debug_barrier()
 
@@ -63,36 +64,35 @@ def is_usable(num_rows: int, dtype: Any) -> bool:
 
 
 def call(
-    program: Callable[..., None], outputs: Any, num_rows: int, num_columns: int, *, interpret: bool, name: str
+    program: Callable[..., None],
+    room: Any,
+    num_rows: int,
+    num_columns: int,
+    *,
+    first: int,
+    interpret: bool,
+    name: str,
 ) -> Callable[..., Any]:
     """The kernel that runs `program(team, *inputs, outputs)` by a team for every block of rows, for layers of at most
-    `num_columns`; inputs and outputs are trees of stores. Interpreted, a team is one program."""
+    `num_columns`; inputs and outputs are trees of stores. Interpreted, a team is one program.
+
+    `room` is memory for the outputs (see `blocks.call`), and then `arrivals(num_rows, first)`.
+    """
     width = power_of_2(num_columns) if interpret else WIDTH
-    size, num_teams = -(-num_columns // width), num_rows // BLOCK
-    shapes, structure = jax.tree.flatten(outputs)
+    size = -(-num_columns // width)
 
-    def run(*inputs: Any) -> Any:
-        leaves, tree = jax.tree.flatten(inputs)
+    def one(*stores: Any) -> None:
+        *inputs, (outputs, arrivals) = stores
+        place = pallas.program_id(0)
+        rows = place // size * BLOCK + jnp.arange(BLOCK, dtype=jnp.int32)
+        team = Team(Block(place // size, rows, interpret), place % size, size, width, arrivals, first)
+        program(team, *inputs, outputs)
 
-        def one(*stores: Any) -> None:
-            given, (_, *results, arrivals) = stores[: len(leaves)], stores[len(leaves) :]
-            place = pallas.program_id(0)
-            rows = place // size * BLOCK + jnp.arange(BLOCK, dtype=jnp.int32)
-            team = Team(Block(place // size, rows, interpret), place % size, size, width, arrivals)
-            program(team, *jax.tree.unflatten(tree, given), jax.tree.unflatten(structure, results))
+    num_programs = num_rows // BLOCK * size
+    kernel = blocks.call(one, room, num_programs, num_warps=NUM_WARPS, interpret=interpret, name=name)
+    return lambda *inputs: kernel(*inputs)[0]
 
-        found = pallas.pallas_call(
-            one,
-            (*shapes, jax.ShapeDtypeStruct((num_teams,), jnp.int32)),
-            grid=(num_teams * size,),
-            # Arrivals are counted from 0, in place.
-            input_output_aliases={len(leaves): len(shapes)},
-            compiler_params=None
-            if triton is None
-            else triton.CompilerParams(num_warps=NUM_WARPS, num_stages=blocks.NUM_STAGES),
-            interpret=interpret,
-            name=name,
-        )(*leaves, jnp.zeros((num_teams,), jnp.int32))
-        return jax.tree.unflatten(structure, found[:-1])
 
-    return run
+def arrivals(num_rows: int, first: int) -> Int[Array, " team"]:
+    """Nobody has come yet, and the count is `first`: another for each kernel, or a compiler would let them share it."""
+    return jnp.full((num_rows // BLOCK,), first, jnp.int32)
