@@ -1,9 +1,13 @@
 """ActSafe: explore an unknown system and keep its safety constraint while learning."""
 
 import os as _os
+import time as _time
 from importlib import metadata as _metadata
 
 __version__ = "0.1.0"
+
+STARTED = _time.perf_counter()
+"""When this process began with anything of ours, as `time.perf_counter` counts."""
 
 # These versions of jaxlib get some large sums wrong on the CPU, silently (jax issues 39103 and 39257), unless one of
 # XLA's passes is switched off. The switch is read once, when JAX is first used; a version that does not know it would

@@ -19,7 +19,8 @@ NOTES = (
     "is_feasible is the share of updates of the acting policy in which all margins were positive.",
     "In the summary an epoch after the warm-up is over budget if its mean episode cost is, or is not known; 'late' is "
     "the last tenth of epochs. random_return is the mean over the warm-up, whose actions are uniform.",
-    "seconds are those of the run's epochs, compilation and evaluations included, checkpoints not.",
+    "seconds are those of the run's epochs, compilation and evaluations included, checkpoints not; wall_seconds those of "
+    "the processes that ran it, from their start to their last epoch's end, with all that they did.",
 )
 
 _FROM_METRICS = ("steps", "updates", "phase", "return", "evaluation_return")
@@ -41,6 +42,7 @@ def entries(folder: RunFolder) -> list[dict[str, Any]]:
             **computed_where(folder),
             "settings": config.to_json(),
             "seconds": sum(entry["seconds"] for entry in timing),
+            "wall_seconds": _wall_seconds([entry["process_seconds"] for entry in timing]),
             **{name: [row.get(name) for row in metrics] for name in _FROM_METRICS},
             "evaluation_cost": [_largest(row.get("evaluation_costs")) for row in metrics],
             "cost": [row["realised_mean_cost"] for row in ledger],
@@ -54,6 +56,12 @@ def entries(folder: RunFolder) -> list[dict[str, Any]]:
             "epoch_seconds": [entry["seconds"] for entry in timing],
         }
     ]
+
+
+def _wall_seconds(since_start: Sequence[float]) -> float:
+    """Of all processes, each of which counts from its own start."""
+    ends = [now for now, following in zip(since_start, [*since_start[1:], 0.0], strict=True) if following < now]
+    return float(sum(ends))
 
 
 def _by_epoch(ledger: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -101,7 +109,7 @@ def _summary(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "late_cost": _mean(value for run, count in zip(runs, late, strict=True) for value in run["cost"][-count:]),
         "last_evaluation_return": _mean(last_known(run["evaluation_return"]) for run in runs),
         "last_evaluation_cost": _mean(last_known(run["evaluation_cost"]) for run in runs),
-        "minutes": [run["seconds"] / 60.0 for run in runs],
+        "minutes": [run["wall_seconds"] / 60.0 for run in runs],
         "different_settings": num_different_settings(runs),
     }
 

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+import actsafe
 from actsafe.data.replay import make_replay
 from actsafe.data.rows import RowLayout, Rows
 from actsafe.experiments import provenance
@@ -118,6 +119,7 @@ class VisionTrainer:
             "evaluate_seconds": seconds - epoch.seconds,
             "steps_per_second": epoch.num_steps / epoch.seconds,
             "updates_per_second": epoch.num_updates / epoch.seconds,
+            "process_seconds": time.perf_counter() - actsafe.STARTED,
         }
         metrics = [self._metrics(number, epoch, evaluated)]
         record = Episode(metrics, self._ledger(number, epoch), {}, timing)

@@ -18,7 +18,8 @@ class Folder(RunFolder):
         return self.told[name]
 
     def timing(self):
-        return [{"seconds": 0.0}, *({"seconds": 30.0} for _ in self.told["metrics"])]
+        # Two processes: the first was stopped after its third epoch.
+        return [{"seconds": 0.0}, *({"seconds": 30.0, "process_seconds": since} for since in (40.0, 75.0, 110.0, 45.0))]
 
     def sessions(self):
         return [{"command": "actsafe train", "machine": {"cpu": "x"}}]
@@ -76,7 +77,7 @@ def test_the_constraint_that_is_worst_off_speaks_for_an_epoch():
     assert entry["cost"] == [90.0, 30.0, 5.0, None]
     assert entry["is_feasible"] == [None, 0.5, pytest.approx(0.3), pytest.approx(0.4)]
     assert entry["evaluation_cost"] == [None, None, 2.0, None]
-    assert entry["seconds"] == 120.0
+    assert (entry["seconds"], entry["wall_seconds"]) == (120.0, 110.0 + 45.0)
     assert (entry["seed"], entry["algorithm"], entry["problem"]) == (3, "actsafe", "somewhere")
     assert entry["command"] == "actsafe train"
 
@@ -91,7 +92,7 @@ def test_what_is_not_known_is_over_budget():
     assert found["late_return"] == 4.0
     assert found["late_cost"] is None
     assert found["last_evaluation_return"] == 5.0
-    assert found["minutes"] == [2.0]
+    assert found["minutes"] == [155.0 / 60.0]
     assert found["different_settings"] == 1
 
 
