@@ -19,8 +19,8 @@ NOTES = (
     "is_feasible is the share of updates of the acting policy in which all margins were positive.",
     "In the summary an epoch after the warm-up is over budget if its mean episode cost is, or is not known; 'late' is "
     "the last tenth of epochs. random_return is the mean over the warm-up, whose actions are uniform.",
-    "seconds are those of the run's epochs, compilation and evaluations included, checkpoints not; wall_seconds those of "
-    "the processes that ran it, from their start to their last epoch's end, with all that they did.",
+    "seconds are those of the run's epochs, compilation and evaluations included, checkpoints not; wall_seconds those "
+    "of the processes that ran it, from their start to their last epoch's end, with all that they did.",
 )
 
 _FROM_METRICS = ("steps", "updates", "phase", "return", "evaluation_return")
