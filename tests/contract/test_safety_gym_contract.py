@@ -37,11 +37,11 @@ def test_gymnasiums_checker_is_content_with_state(name):
         check_env(gymnasium.make(name, observation="state").unwrapped, skip_render_check=True)
 
 
-@pytest.mark.parametrize("name", ["actsafe/PointGotoGoal-v0", "actsafe/DoggoPressButtonsSparse-v0"])
-def test_gymnasiums_checker_is_content_with_pixels(name):
+def test_gymnasiums_checker_is_content_with_pixels():
+    """One of all: they are made by the same code, and each is half a minute to compile."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        check_env(gymnasium.make(name, render_mode="rgb_array", **SMALL).unwrapped)
+        check_env(gymnasium.make("actsafe/DoggoPressButtonsSparse-v0", render_mode="rgb_array", **SMALL).unwrapped)
 
 
 def test_pixels_are_what_the_robot_sees():
