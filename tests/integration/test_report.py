@@ -212,6 +212,8 @@ def test_warm_ups_are_held_against_nobody(pages):
     assert attribute(page, "episodes", "data-count") == "6"
     assert float(attribute(page, "violation-interval", "data-high")) == clopper_pearson(1, 6).high
     assert "2 episodes of the warm-up" in page
+    # Their means are 1.5, 3 and 0.
+    assert "3 of 3" in page
     assert "data:image/webp;base64," in page
     assert "cannot be read" not in page
 

@@ -93,7 +93,7 @@ def algorithm_table(summary: Mapping[str, Mapping[str, Any]]) -> Table:
             f"{max(found['steps']):,}",
             f"{found['epochs_over_budget']} of {found['epochs_after_warm_up']}",
             *(_number(found[key]) for key in ("random_return", "late_return", "late_cost")),
-            _number(max(found["minutes"])),
+            _number(None if None in found["minutes"] else max(found["minutes"])),
             style="red" if found["epochs_over_budget"] else None,
         )
     return table

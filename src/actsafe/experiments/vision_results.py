@@ -42,7 +42,7 @@ def entries(folder: RunFolder) -> list[dict[str, Any]]:
             **computed_where(folder),
             "settings": config.to_json(),
             "seconds": sum(entry["seconds"] for entry in timing),
-            "wall_seconds": _wall_seconds([entry["process_seconds"] for entry in timing]),
+            "wall_seconds": _wall_seconds([entry.get("process_seconds") for entry in timing]),
             **{name: [row.get(name) for row in metrics] for name in _FROM_METRICS},
             "evaluation_cost": [_largest(row.get("evaluation_costs")) for row in metrics],
             "cost": [row["realised_mean_cost"] for row in ledger],
@@ -58,10 +58,12 @@ def entries(folder: RunFolder) -> list[dict[str, Any]]:
     ]
 
 
-def _wall_seconds(since_start: Sequence[float]) -> float:
-    """Of all processes, each of which counts from its own start."""
-    ends = [now for now, following in zip(since_start, [*since_start[1:], 0.0], strict=True) if following < now]
-    return float(sum(ends))
+def _wall_seconds(since_start: Sequence[float | None]) -> float | None:
+    """Of all processes, each of which counts from its own start; not known where one did not say."""
+    known = [now for now in since_start if now is not None]
+    if len(known) < len(since_start):
+        return None
+    return float(sum(now for now, following in zip(known, [*known[1:], 0.0], strict=True) if following < now))
 
 
 def _by_epoch(ledger: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -109,7 +111,7 @@ def _summary(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "late_cost": _mean(value for run, count in zip(runs, late, strict=True) for value in run["cost"][-count:]),
         "last_evaluation_return": _mean(last_known(run["evaluation_return"]) for run in runs),
         "last_evaluation_cost": _mean(last_known(run["evaluation_cost"]) for run in runs),
-        "minutes": [run["wall_seconds"] / 60.0 for run in runs],
+        "minutes": [None if run["wall_seconds"] is None else run["wall_seconds"] / 60.0 for run in runs],
         "different_settings": num_different_settings(runs),
     }
 

@@ -106,6 +106,19 @@ class Findings:
         return max(judged, key=lambda each: (each.num_over / each.num_episodes, each.worst), default=None)
 
     @property
+    def epochs_within_budget(self) -> tuple[int, int]:
+        """From pixels: in how many epochs that the run answers for the mean cost kept every budget, and of how many.
+
+        The paper's constraint from pixels is on the mean. A mean that is not known kept nothing."""
+        kept: dict[int, bool] = {}
+        for row in self.ledger:
+            if row["phase"] not in UNJUDGED:
+                mean = row["realised_mean_cost"]
+                is_within = mean is not None and float(mean) <= float(row["budget"])
+                kept[row["epoch"]] = kept.get(row["epoch"], True) and is_within
+        return sum(kept.values()), len(kept)
+
+    @property
     def safety(self) -> Safety:
         if self.worst is None:
             return Safety.UNKNOWN

@@ -123,6 +123,10 @@ def _run_facts(findings: Findings, task: str, *, is_first: bool) -> list[tuple[s
         facts.append(
             ("Largest cost of an episode", [number(found.worst), tag("small", f"budget {number(found.budget)}")])
         )
+    if found and findings.folder.kind == "vision":
+        within, epochs = findings.epochs_within_budget
+        meant = "what the paper's constraint is about from pixels"
+        facts.append(("Epochs whose mean cost kept the budget", [f"{within:,} of {epochs:,}", tag("small", meant)]))
     facts.append(("Return of the task" if findings.folder.kind != "gp" else "Swing-up", task))
     return facts
 

@@ -105,3 +105,11 @@ def test_algorithms_are_in_the_order_of_their_table_and_seeds_are_one_setting():
     assert summary["actsafe"]["seeds"] == 2
     assert summary["actsafe"]["different_settings"] == 1
     assert summary["actsafe"]["late_return"] == 3.0
+
+
+def test_runs_that_did_not_say_how_long_they_took_are_summed_up_all_the_same(monkeypatch):
+    folder = make_folder()
+    monkeypatch.setattr(folder, "timing", lambda: [{"seconds": 30.0}] * 5)
+    (entry,) = vision_results.entries(folder)
+    assert entry["wall_seconds"] is None
+    assert vision_results.summarise([entry])["actsafe"]["minutes"] == [None]

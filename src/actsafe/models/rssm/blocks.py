@@ -27,9 +27,9 @@ IS_AVAILABLE = all(hasattr(triton, name) for name in ("CompilerParams", "debug_b
 BLOCK = 16
 """Rows of a program: the fewest that a product on tensor cores takes."""
 
-MOST_OUT, MOST_IN = 256, 32
-"""Columns that are written at once, and inputs of several layers that are summed over at once, twice as many of one:
-powers of 2."""
+MOST_OUT, LEAST_IN, MOST_WEIGHTS = 256, 32, 64 * 256
+"""Columns that are written at once; inputs that are summed over at once, at least, and more where the weights of all
+layers are then no more than this. Fewer and larger pieces are fewer times to wait for memory. Powers of 2."""
 
 NUM_WARPS, NUM_STAGES = 8, 3
 """Threads of a program in groups of 32, and pieces of weights that are on their way at the same time."""
@@ -173,7 +173,7 @@ def products(block: Block, source: Source, layers: Sequence[Layer], columns: Col
         matrices = [layer.read(entries, source.size, columns, width) for layer in layers]
         return tuple(total + _dot(x, matrix) for total, matrix in zip(so_far, matrices, strict=True))
 
-    most = MOST_IN if len(layers) > 1 else 2 * MOST_IN
+    most = _inputs_at_once(columns.size * len(layers))
     return _accumulate(source.size, most, tuple(block.nothing(columns) for _ in layers), add)
 
 
@@ -192,8 +192,12 @@ def products_back(block: Block, terms: Sequence[tuple[Source, Layer]], columns: 
             so_far += _dot(source.read(block, entries), matrix, trans_b=True)
         return so_far
 
-    most = MOST_IN if len(terms) > 1 else 2 * MOST_IN
-    return _accumulate(size, most, block.nothing(columns), add)
+    return _accumulate(size, _inputs_at_once(columns.size * len(terms)), block.nothing(columns), add)
+
+
+def _inputs_at_once(num_columns: int) -> int:
+    """Of layers with so many columns together."""
+    return max(LEAST_IN, 1 << (MOST_WEIGHTS // num_columns).bit_length() - 1)
 
 
 def _accumulate(size: int, most: int, start: Any, body: Callable[[Entries, Any], Any]) -> Any:
