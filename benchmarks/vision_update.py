@@ -165,7 +165,8 @@ def part_times(agent: VisionAgent, state: VisionState, replay: Replay, options: 
         return jnp.sum((decoder(features).astype(jnp.float32) - decoder.target(images)) ** 2)
 
     def scan(cell: Any) -> Any:
-        filtered = cell.filter(embeddings, rows.action, rows.is_first, key, unroll=agent._unroll)
+        steps, draws = cell.prepare(embeddings, rows.action, rows.is_first, key)
+        filtered = cell.distributions(cell.walk(steps, draws, unroll=agent._unroll), draws)
         return sum(jnp.sum(leaf.astype(jnp.float32) ** 2) for leaf in jax.tree.leaves(filtered))
 
     def elbo(model: Any) -> Any:

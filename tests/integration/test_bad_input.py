@@ -230,6 +230,14 @@ def test_a_config_that_cannot_be_read_is_refused(refused, finished, tree_of, com
     assert tree_of(finished) == before
 
 
+def test_a_trajectory_that_was_cut_short_is_named(refused, finished):
+    path = finished / "episodes" / "0001" / "trajectory.npz"
+    path.write_bytes(path.read_bytes()[:200])
+    said = refused("plot", finished)
+    assert f"{path} cannot be read" in said
+    assert "restore it from a copy" in said
+
+
 def test_a_full_disk_stops_a_run_that_can_go_on_later(
     refused, actsafe, unfinished, tiny_run, tree_of, assert_same_run, monkeypatch
 ):

@@ -9,7 +9,18 @@ from jaxtyping import Array, Float
 
 from actsafe.actor_critic.dream_forward import Draws, Sizes, Trace, gate_weights, sizes_of
 from actsafe.models.rssm import blocks
-from actsafe.models.rssm.blocks import BLOCK, Block, Columns, Layer, Source, call, elu_slope, pieces, products_back
+from actsafe.models.rssm.blocks import (
+    BLOCK,
+    Block,
+    Columns,
+    Layer,
+    Source,
+    call,
+    clear,
+    elu_slope,
+    pieces,
+    products_back,
+)
 from actsafe.models.rssm.cell import Priors
 from actsafe.models.rssm.gate_kernel import go_back, through_gates
 
@@ -24,7 +35,7 @@ def backward(
         wishes, errors, carries = results
         block = Block.mine(interpret, copies)
         for store, size in zip(carries[:2], (sizes.deterministic, sizes.stochastic), strict=True):
-            _clear(block, store, size)
+            clear(block, store, width=size)
         block.wait()
 
         def step(number: Array, _: None) -> None:
@@ -59,10 +70,6 @@ class _Errors(NamedTuple):
     gates: Any
     hidden: Any
     outputs: Any
-
-
-def _clear(block: Block, store: Any, size: int) -> None:
-    pieces(size, lambda columns: block.write(store, columns=columns, width=size, value=block.nothing(columns)))
 
 
 class _WayBack(NamedTuple):

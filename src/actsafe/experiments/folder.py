@@ -16,6 +16,7 @@ import dataclasses
 import itertools
 import json
 import shutil
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -183,8 +184,8 @@ class RunFolder:
         path = self._unit_path(number) / "trajectory.npz"
         try:
             return bytes_to_arrays(path.read_bytes())
-        except (OSError, ValueError, EOFError, KeyError) as error:
-            raise StorageError(f"{path} cannot be read ({error})") from error
+        except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+            raise StorageError(f"{path} cannot be read ({error}); restore it from a copy, or train anew") from error
 
     def restore(self, like: Any, *, to_go_on: bool = False) -> tuple[int, Any]:
         """The number of the newest episode whose checkpoint is sound, and the state after it, shaped as `like`.

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from actsafe.agents.phases import Phase
 from actsafe.agents.vision import VisionAgent, VisionState
 from actsafe.data.replay import HostReplay, Replay
+from actsafe.models.rssm.blocks import is_for_nvidia
 
 Sums = Mapping[str, Float[Array, ""]]
 """What updates reported, added up."""
@@ -22,8 +23,7 @@ def compiler_options() -> dict[str, str] | None:
     Model and policies do not wait for each other in an update. Recorded as a graph, convolutions included, what does
     not depend on each other may run side by side. JAX before 0.11 does not know these options.
     """
-    is_cuda = jax.default_backend() == "gpu" and "NVIDIA" in jax.devices()[0].device_kind
-    if not is_cuda or jax.__version_info__ < (0, 11):
+    if not is_for_nvidia() or jax.__version_info__ < (0, 11):
         return None
     recorded = "FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL,DYNAMIC_SLICE_FUSION,CONVOLUTION"
     return {

@@ -1,7 +1,6 @@
 """What sections share: figures with identities of their own, notes, and what to say where a record cannot be read."""
 
 import itertools
-import zipfile
 from collections.abc import Callable
 
 from matplotlib.figure import Figure
@@ -10,7 +9,7 @@ from actsafe.experiments.storage import StorageError
 from actsafe.report import svg
 from actsafe.report.markup import Child, Html, tag
 
-DAMAGED = (StorageError, zipfile.BadZipFile, KeyError)
+DAMAGED = (StorageError, KeyError)
 """What files of a run raise that are damaged, or not there."""
 FOREIGN = (*DAMAGED, IndexError, TypeError, ValueError)
 """What else JSON raises that anybody may have written."""

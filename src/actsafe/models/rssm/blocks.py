@@ -39,10 +39,14 @@ Columns = Int[Array, " piece"]
 Entries = Int[Array, " entry"]
 
 
+def is_for_nvidia() -> bool:
+    """Whether programs are compiled for a device of NVIDIA's."""
+    return jax.default_backend() == "gpu" and "NVIDIA" in jax.devices()[0].device_kind
+
+
 def is_usable(num_rows: int, dtype: DTypeLike) -> bool:
     """Whether kernels of blocks take this many rows in this precision where programs are compiled for."""
-    is_there = jax.default_backend() == "gpu" and "NVIDIA" in jax.devices()[0].device_kind
-    return IS_AVAILABLE and is_there and num_rows % BLOCK == 0 and dtype == jnp.bfloat16
+    return IS_AVAILABLE and is_for_nvidia() and num_rows % BLOCK == 0 and dtype == jnp.bfloat16
 
 
 class Place(NamedTuple):
@@ -123,6 +127,15 @@ def pieces(size: int, body: Callable[[Columns], None]) -> None:
         body(number * width + jnp.arange(width, dtype=jnp.int32))
 
     jax.lax.fori_loop(jnp.int32(0), jnp.int32(-(-size // width)), one, None)
+
+
+def clear(block: Block, store: Any, *lead: Any, width: int) -> None:
+    """Nothing, in all columns of a store (*lead, row, column)."""
+
+    def one(columns: Columns) -> None:
+        block.write(store, *lead, columns=columns, width=width, value=block.nothing(columns))
+
+    pieces(width, one)
 
 
 def _piece(size: int, most: int) -> int:

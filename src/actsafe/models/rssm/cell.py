@@ -131,19 +131,6 @@ class Cell(eqx.Module):
         hidden = deterministic @ self.posterior.hidden.weight[: self.deterministic_size] + self._informed(embedding)
         return Gaussian.of(self.posterior.out(elu(hidden)))
 
-    def filter(
-        self,
-        embeddings: Float[Array, "batch time embedding"],
-        actions: Float[Array, "batch time action"],
-        is_first: Bool[Array, "batch time"],
-        key: PRNGKeyArray,
-        *,
-        unroll: int = 1,
-    ) -> Filtered:
-        """The states of sequences, from their beginning; where an episode begins, nothing before it counts."""
-        steps, draws = self.prepare(embeddings, actions, is_first, key)
-        return self.distributions(self.walk(steps, draws, unroll=unroll), draws)
-
     def prepare(
         self,
         embeddings: Float[Array, "batch time embedding"],
@@ -151,7 +138,8 @@ class Cell(eqx.Module):
         is_first: Bool[Array, "batch time"],
         key: PRNGKeyArray,
     ) -> tuple[Steps, StepDraws]:
-        """All of the filter that does not depend on the state."""
+        """All of the filter that does not depend on the state, of sequences from their beginning: where episodes begin,
+        nothing before it counts. `walk` and `distributions` are the rest."""
         member_key, noise_key = jax.random.split(key)
         num_batch, num_steps = is_first.shape
         dtype = self.priors.entry.weight.dtype
@@ -237,8 +225,8 @@ class Cell(eqx.Module):
         biases = (priors.gates_from_entry.bias[draws.members], priors.candidate_bias[draws.members], posterior.out.bias)
         goes_on = draws.goes_on[..., 0].astype(jnp.float32)
         inputs = FilterInputs(*steps, *biases, draws.noise, goes_on, draws.members)
-        found: Any = filter_states(weights, inputs, room, interpret)
-        return Walked(State(found.deterministic, found.stochastic), found.outputs)
+        walked: Any = filter_states(weights, inputs, room, interpret)
+        return walked
 
     def _chosen_prior(self, deterministic: Float[Array, "time row deterministic"], members: Int[Array, " time"]):
         rows = deterministic.reshape(1, -1, deterministic.shape[-1])

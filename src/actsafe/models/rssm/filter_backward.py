@@ -11,16 +11,15 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from actsafe.models.rssm import blocks, teams
-from actsafe.models.rssm.blocks import Columns, Layer, Source, elu_slope, pieces, products_back
+from actsafe.models.rssm.blocks import Columns, Layer, Source, clear, elu_slope, pieces, products_back
 from actsafe.models.rssm.filter_forward import (
     FilterInputs,
     FilterSizes,
-    FilterStates,
     FilterTrace,
     FilterWeights,
-    begin,
 )
 from actsafe.models.rssm.gate_kernel import GateWeights, go_back, through_gates
+from actsafe.models.rssm.states import Walked
 from actsafe.models.rssm.teams import Team
 
 FIRST = 1
@@ -53,7 +52,7 @@ def backward(
     weights: FilterWeights,
     inputs: FilterInputs,
     trace: FilterTrace,
-    cotangents: FilterStates,
+    cotangents: Walked,
     room: Any,
     interpret: bool,
 ) -> FilterErrors:
@@ -65,8 +64,8 @@ def backward(
         errors, (to_state, to_sample, passed) = results
         block = team.block
         gates = GateWeights(weights.gates_from_entry, weights.gates_from_state, None, None)
-        begin(block, to_state, None, deterministic)
-        begin(block, to_sample, None, stochastic)
+        clear(block, to_state, width=deterministic)
+        clear(block, to_sample, width=stochastic)
         block.wait()
 
         def step(number: Array, _: None) -> None:
@@ -75,7 +74,7 @@ def backward(
             previous = Source(trace.deterministic, (t,), deterministic, scale=goes_on)
 
             def sampled(columns: Columns) -> None:
-                total = block.read(cotangents.stochastic, t, columns=columns, width=stochastic)
+                total = block.read(cotangents.states.stochastic, t, columns=columns, width=stochastic)
                 total += block.read(to_sample, columns=columns, width=stochastic)
                 raw = block.read(trace.outputs, t, columns=columns, width=stochastic, offset=stochastic)
                 noise = block.read(inputs.noise, t, columns=columns, width=stochastic)
@@ -101,7 +100,7 @@ def backward(
             def gated(columns: Columns) -> None:
                 source = Source(errors.hidden, (t,), hidden)
                 x = products_back(block, [(source, Layer(weights.posterior))], columns, deterministic)
-                x += block.read(cotangents.deterministic, t, columns=columns, width=deterministic)
+                x += block.read(cotangents.states.deterministic, t, columns=columns, width=deterministic)
                 x += block.read(to_state, columns=columns, width=deterministic)
                 go_back(block, block, columns, x, trace.kept, (t,), previous, errors.gates, (t,), passed)
 

@@ -8,7 +8,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
 from actsafe.models.rssm import blocks, teams
-from actsafe.models.rssm.blocks import Block, Columns, Layer, Source, elu, pieces, product, products
+from actsafe.models.rssm.blocks import Columns, Layer, Source, clear, elu, pieces, product, products
 from actsafe.models.rssm.gate_kernel import GateWeights, Kept, advance
 from actsafe.models.rssm.states import MIN_STD
 from actsafe.models.rssm.teams import Team
@@ -41,15 +41,6 @@ class FilterInputs(NamedTuple):
     goes_on: Float[Array, "time row"]
     """0 where an episode begins, else 1."""
     members: Int[Array, " time"]
-
-
-class FilterStates(NamedTuple):
-    """What comes out."""
-
-    deterministic: Float[Array, "time row deterministic"]
-    stochastic: Float[Array, "time row stochastic"]
-    outputs: Float[Array, "time row outputs"]
-    """Mean and raw std of the posterior."""
 
 
 class FilterTrace(NamedTuple):
@@ -96,8 +87,8 @@ def forward(weights: FilterWeights, inputs: FilterInputs, room: Any, interpret: 
     def program(team: Team, weights: Any, inputs: Any, trace: Any) -> None:
         block = team.block
         gates = GateWeights(weights.gates_from_entry, weights.gates_from_state, inputs.gate_bias, inputs.candidate_bias)
-        begin(block, trace.deterministic, 0, deterministic)
-        begin(block, trace.stochastic, 0, stochastic)
+        clear(block, trace.deterministic, 0, width=deterministic)
+        clear(block, trace.stochastic, 0, width=stochastic)
         block.wait()
 
         def step(t: Array, _: None) -> None:
@@ -151,9 +142,3 @@ def forward(weights: FilterWeights, inputs: FilterInputs, room: Any, interpret: 
     widest = max(hidden, deterministic)
     kernel = teams.call(program, room, num_rows, widest, first=FIRST, interpret=interpret, name="filter_forward")
     return kernel(weights, inputs)
-
-
-def begin(block: Block, store: Any, t: int | None, width: int) -> None:
-    """Nothing, in all columns."""
-    lead = () if t is None else (t,)
-    pieces(width, lambda columns: block.write(store, *lead, columns=columns, width=width, value=block.nothing(columns)))

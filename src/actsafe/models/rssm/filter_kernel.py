@@ -12,12 +12,12 @@ from actsafe.models.rssm.filter_backward import backward, backward_room
 from actsafe.models.rssm.filter_forward import (
     FilterInputs,
     FilterSizes,
-    FilterStates,
     FilterWeights,
     forward,
     forward_room,
 )
 from actsafe.models.rssm.hoisting import weight_gradient
+from actsafe.models.rssm.states import State, Walked
 
 _NO_GRADIENT: Any = None
 """Of whole numbers."""
@@ -36,22 +36,18 @@ class FilterRoom(NamedTuple):
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
-def filter_states(
-    weights: FilterWeights, inputs: FilterInputs, room: FilterRoom, interpret: bool = False
-) -> FilterStates:
+def filter_states(weights: FilterWeights, inputs: FilterInputs, room: FilterRoom, interpret: bool = False) -> Walked:
     """The states of sequences from their beginning, in the precision of `weights`."""
     return _with_trace(weights, inputs, room, interpret)[0]
 
 
-def _with_trace(
-    weights: FilterWeights, inputs: FilterInputs, room: FilterRoom, interpret: bool
-) -> tuple[FilterStates, Any]:
+def _with_trace(weights: FilterWeights, inputs: FilterInputs, room: FilterRoom, interpret: bool) -> tuple[Walked, Any]:
     trace = forward(weights, inputs, room.forward, interpret)
-    states = FilterStates(trace.deterministic[1:], trace.stochastic[1:], trace.outputs)
-    return states, (weights, inputs, trace, room.back)
+    walked = Walked(State(trace.deterministic[1:], trace.stochastic[1:]), trace.outputs)
+    return walked, (weights, inputs, trace, room.back)
 
 
-def _pull_back(interpret: bool, residuals: Any, cotangents: FilterStates) -> tuple[Any, ...]:
+def _pull_back(interpret: bool, residuals: Any, cotangents: Walked) -> tuple[Any, ...]:
     weights, inputs, trace, room = residuals
     errors = backward(weights, inputs, trace, cotangents, room, interpret)
     dtype, size = weights.entry.dtype, weights.posterior.shape[0]
