@@ -29,8 +29,8 @@ from actsafe.models.rssm.world_model import elbo_loss
 CLAIM = "On one H200, bfloat16, batch 16 x 50, horizon 15, five members: 8 ms an update in the expansion, 5 after it."
 
 METHOD = {
-    "update": "VisionAgent.learn: sampling from a replay on the device, world model, actor-critics; many updates in "
-    "one compiled loop, time over their number",
+    "update": "VisionAgent.learn: sampling from a replay on the device, world model, actor-critics; 100 updates in one "
+    "compiled loop, as in runs of the paper's presets, time over their number",
     "parts": "each part alone, forward and backward (imagination: with two cotangents), in a loop of its own whose "
     "steps depend on each other; parts overlap and share work in an update, so that they need not add up",
     "act": "VisionAgent.act for 10 environments with 64 x 64 pixels from host memory to actions in host memory",
@@ -88,7 +88,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--precision", default="bfloat16", choices=["bfloat16", "float32"])
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--members", type=int, default=5)
-    parser.add_argument("--updates", type=int, default=20, help="updates in one call")
+    parser.add_argument(
+        "--updates", type=int, default=100, help="updates in one call, by default as many as presets make"
+    )
     parser.add_argument("--envs", type=int, default=10)
     parser.add_argument("--rolled", action="store_true", help="also with rolled loops, as a reference for --unroll")
     parser.add_argument("--parts", action="store_true", help="also every part alone")

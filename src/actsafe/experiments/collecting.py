@@ -48,33 +48,16 @@ class Block:
         return Rows(self.observations(), self.action, self.reward, self.costs, self.is_first)
 
 
-Meanwhile = Callable[[VisionState, int], VisionState]
-"""What the device is given to do while environments are simulated: the agent after it, which decides next. It is called
-with the agent and the number of the tick, and does not wait for the device."""
-
-
-def _nothing(state: VisionState, tick: int) -> VisionState:
-    return state
-
-
 @runtime_checkable
 class Collector(Protocol):
     """Lets an agent act on environments."""
-
-    overlaps: bool
-    """Whether environments are simulated on the host, so that the device may learn meanwhile."""
 
     def begin(self, seed: int) -> None:
         """From now on, new episodes of all environments, which `seed` determines."""
         ...
 
-    def collect(
-        self, state: VisionState, num_ticks: int, way: Way, key: PRNGKeyArray, meanwhile: Meanwhile = _nothing
-    ) -> Block:
-        """What so many ticks bring: each is the last decision carried out, then the next decision made.
-
-        `meanwhile` is called once per tick if the collector overlaps, and else never.
-        """
+    def collect(self, state: VisionState, num_ticks: int, way: Way, key: PRNGKeyArray) -> Block:
+        """What so many ticks bring: each is the last decision carried out, then the next decision made."""
         ...
 
 
@@ -100,12 +83,7 @@ def decide(
 
 
 class HostCollector:
-    """Environments on the host, decisions on the device.
-
-    What `meanwhile` has the device compute is queued behind a decision, and runs while that is fetched and carried out.
-    """
-
-    overlaps = True
+    """Environments on the host, decisions on the device."""
 
     def __init__(self, agent: VisionAgent, fleet: Fleet) -> None:
         self._agent, self._fleet = agent, fleet
@@ -125,15 +103,12 @@ class HostCollector:
         self._seed = seed
         self._memory, self._actions = self._at_rest()
 
-    def collect(
-        self, state: VisionState, num_ticks: int, way: Way, key: PRNGKeyArray, meanwhile: Meanwhile = _nothing
-    ) -> Block:
+    def collect(self, state: VisionState, num_ticks: int, way: Way, key: PRNGKeyArray) -> Block:
         arrivals, observations, led_here = [], [], []
         for tick in range(num_ticks):
             arrival = self._advance()
             led_here.append(np.where(arrival.is_first[:, None], np.float32(0.0), self._actions))
             actions, self._memory, observation = self._act(state, self._memory, arrival, key, np.int32(tick), way)
-            state = meanwhile(state, tick)
             self._actions = np.asarray(actions)
             arrivals.append(arrival)
             observations.append(observation)
@@ -157,8 +132,6 @@ class HostCollector:
 class DeviceCollector:
     """Environments and decisions on the device: a block is one compiled call."""
 
-    overlaps = False
-
     def __init__(self, agent: VisionAgent, fleet: ProblemFleet) -> None:
         self._agent, self._fleet = agent, fleet
         self._under_way: Any = None
@@ -170,9 +143,7 @@ class DeviceCollector:
         actions = jnp.zeros((self._fleet.num_envs, self._fleet.action_dim), jnp.float32)
         self._under_way = course, arrival, self._agent.begin(self._fleet.num_envs), actions
 
-    def collect(
-        self, state: VisionState, num_ticks: int, way: Way, key: PRNGKeyArray, meanwhile: Meanwhile = _nothing
-    ) -> Block:
+    def collect(self, state: VisionState, num_ticks: int, way: Way, key: PRNGKeyArray) -> Block:
         self._under_way, (observations, arrivals, actions) = self._play(state, self._under_way, key, num_ticks, way)
         reward, costs, is_first, is_last, led_here = (
             np.moveaxis(np.asarray(field), 0, 1) for field in (*arrivals[1:], actions)

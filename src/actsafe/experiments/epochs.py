@@ -15,7 +15,7 @@ from actsafe.agents.phases import Phase
 from actsafe.agents.recipes import Policy
 from actsafe.agents.vision import VisionAgent, VisionState
 from actsafe.data.replay import HostReplay, Replay, require_sound
-from actsafe.experiments.collecting import Block, Meanwhile, Way, make_collector
+from actsafe.experiments.collecting import Block, Way, make_collector
 from actsafe.experiments.errors import UserError
 from actsafe.experiments.learning import Learner, Sums, added
 from actsafe.experiments.recording import Outcome, Tally
@@ -70,9 +70,8 @@ class Loop:
         self.steps_per_tick = fleet.num_envs * fleet.action_repeat
         self.on_steps: Callable[[int], None] = lambda num_steps: None
         self._collector = make_collector(agent, fleet)
-        # Where learning overlaps with simulating, a call is what a tick has time for; else it is that of a cycle.
-        ticks = 1 if self._collector.overlaps else config.decisions_per_cycle
-        self._learner = Learner(agent, max(1, self._updates_due(ticks * self.steps_per_tick)))
+        # One call for all that a cycle is due: a device takes long to begin with a program of thousands of kernels.
+        self._learner = Learner(agent, max(1, self._updates_due(config.decisions_per_cycle * self.steps_per_tick)))
 
     def ticks_of(self, num_episodes: int) -> int:
         """Ticks in which the environments together end so many episodes that have their full length."""
@@ -88,19 +87,15 @@ class Loop:
         tally, num_rows = self._tally(), (number - 1) * self.num_ticks
         self._collector.begin(self._seed(number, TRAINING))
         for cycle, count in enumerate(self._cycles(self.num_ticks)):
-            # What steps so far are due is learned while this cycle's are made, spread over its ticks.
-            learn = pupil.spread(replay, self._updates_owed(pupil, num_rows, num_steps), count)
             with _explained(f"epoch {number}"):
-                block = self._collector.collect(pupil.agent, count, way, jax.random.fold_in(act_key, cycle), learn)
+                block = self._collector.collect(pupil.agent, count, way, jax.random.fold_in(act_key, cycle))
                 rows = block.rows()
                 require_sound(rows, self.fleet.name)
             replay = replay.append(rows)
             tally.add(block)
             num_rows, num_steps = num_rows + count, num_steps + block.num_decisions * self.fleet.action_repeat
-            if not self._collector.overlaps:
-                pupil.learn(replay, pupil.num_updates + self._updates_owed(pupil, num_rows, num_steps))
+            pupil.learn(replay, pupil.num_updates + self._updates_owed(pupil, num_rows, num_steps))
             self.on_steps(count * self.steps_per_tick)
-        pupil.learn(replay, pupil.num_updates + self._updates_owed(pupil, num_rows, num_steps))
         num_new_steps, num_new_updates = (
             num_steps - int(standing.num_steps),
             pupil.num_updates - int(standing.num_updates),
@@ -176,11 +171,6 @@ class Pupil:
             self.reported = sums if self.reported is None else added(self.reported, sums)
             self.num_updates += self._learner.num_updates
         return self.agent
-
-    def spread(self, replay: AnyReplay, num_updates: int, num_ticks: int) -> Meanwhile:
-        """What learns as many updates, from what the replay holds now, over so many ticks."""
-        first = self.num_updates
-        return lambda _, tick: self.learn(replay, first + num_updates * (tick + 1) // num_ticks)
 
 
 def ticks_per_epoch(config: VisionConfig, fleet: Fleet) -> int:

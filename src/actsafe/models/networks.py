@@ -67,11 +67,48 @@ class MLP(eqx.Module):
         """
         found = []
         for layer, x in zip(reversed(self.layers), reversed(seen), strict=True):
-            weight = jnp.einsum("ri,roj->oij", x, errors, preferred_element_type=jnp.float32)
-            found.append(Dense(weight, jnp.sum(errors, axis=0, dtype=jnp.float32)))
+            _, num_objectives, num_out = errors.shape
+            weight = summed(x, errors.reshape(-1, num_objectives * num_out)).reshape(-1, num_objectives, num_out)
+            found.append(Dense(jnp.moveaxis(weight, 1, 0), jnp.sum(errors, axis=0, dtype=jnp.float32)))
             if x is not seen[0]:
                 errors = _elu_backward(x[:, None], jnp.einsum("roj,ij->roi", errors, layer.weight))[0]
         return MLP(tuple(reversed(found)))
+
+
+@jax.custom_vjp
+def product(x: Float[Array, "*lead in"], weight: Float[Array, "in out"]) -> Float[Array, "*lead out"]:
+    """x W, of so many rows that the weights' gradient is best `summed`."""
+    return x @ weight
+
+
+def _product_forward(x: Array, weight: Array) -> tuple[Array, tuple[Array, Array]]:
+    return x @ weight, (x, weight)
+
+
+def _product_backward(kept: tuple[Array, Array], cotangent: Array) -> tuple[Array, Array]:
+    x, weight = kept
+    rows, errors = (each.reshape(-1, each.shape[-1]) for each in (x, cotangent))
+    return cotangent @ weight.T, summed(rows, errors).astype(weight.dtype)
+
+
+product.defvjp(_product_forward, _product_backward)
+
+
+def summed(x: Float[Array, "row in"], y: Float[Array, "row out"]) -> Float[Array, "in out"]:
+    """Σ xᵀ y over rows, in single precision, as weights' gradients are.
+
+    A product of few columns and many rows leaves most of a device idle, unless the rows are cut into pieces, whose
+    products can be made side by side. XLA would do that too, but into pieces of its own, for which it first copies all
+    rows to fill up the last. Here pieces are equal.
+    """
+    num_rows = x.shape[0]
+    num_pieces = next(n for n in range(max(1, num_rows // ROWS_OF_A_PIECE), 0, -1) if num_rows % n == 0)
+    pieces = (each.reshape(num_pieces, -1, each.shape[-1]) for each in (x, y))
+    return jnp.sum(jnp.einsum("pri,prj->pij", *pieces, preferred_element_type=jnp.float32), axis=0)
+
+
+ROWS_OF_A_PIECE = 2000
+"""At least."""
 
 
 def shifted(x: Float[Array, "*lead out"], bias: Float[Array, "*members out"]) -> Float[Array, "*lead out"]:

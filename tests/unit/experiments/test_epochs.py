@@ -124,15 +124,13 @@ def test_updates_keep_their_ratio_to_steps(config, fleet, agent, fresh, monkeypa
 class Random:
     """Blocks of the right shape, without a policy."""
 
-    overlaps = False
-
     def __init__(self, fleet):
         self.fleet = fleet
 
     def begin(self, seed):
         self.arrival = self.fleet.reset(seed)
 
-    def collect(self, state, num_ticks, way, key, meanwhile=None):
+    def collect(self, state, num_ticks, way, key):
         arrivals = []
         for _ in range(num_ticks):
             arrivals.append(self.arrival)
@@ -159,30 +157,3 @@ def test_evaluation_takes_as_many_episodes_of_each_environment(config, fleet, ag
         [outcome.reward for outcome in loop.evaluate(state, 2, epoch=1, stream=stream)] for stream in (1, 1, 2)
     )
     assert first == again != other
-
-
-class Overlapping(Random):
-    """The same, and calls `meanwhile` as collectors do that overlap."""
-
-    overlaps = True
-
-    def collect(self, state, num_ticks, way, key, meanwhile=None):
-        self.seen = [int(meanwhile(state, tick).num_updates) for tick in range(num_ticks)]
-        return super().collect(state, num_ticks, way, key)
-
-
-def test_learning_is_spread_over_the_ticks_of_the_next_cycle(config, fleet, agent, fresh, monkeypatch):
-    """An epoch is two cycles of 13 ticks. The first has 2 x 12 decisions, each of 2 steps, after the rows that begin
-    the episodes. At 500 updates in 1000 steps these 48 are due 24 updates. The second cycle does them, 2 at a time, and
-    the rest follows it."""
-    config = dataclasses.replace(config, updates_per_1000_steps=500)
-    with monkeypatch.context() as patch:
-        patch.setattr(epochs, "make_collector", lambda *_: Overlapping(fleet))
-        loop = Loop(config, fleet, agent)
-    replay = Replay.empty(2, 250, fleet.observation_shape, np.float32, 1, 1)
-    epoch = loop.epoch(1, Standing(fresh, 0, 0), replay)
-    assert loop._learner.num_updates == 2
-    # 24 · (tick + 1) // 13, in calls of 2.
-    assert loop._collector.seen == [24 * (tick + 1) // 13 // 2 * 2 for tick in range(13)]
-    assert epoch.num_updates == 50
-    assert int(epoch.standing.agent.num_updates) == 50

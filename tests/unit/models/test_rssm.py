@@ -10,6 +10,7 @@ import optax
 import pytest
 
 from actsafe.data.rows import Rows
+from actsafe.models import networks
 from actsafe.models.networks import cast, elu
 from actsafe.models.rssm import cell as cells
 from actsafe.models.rssm import decoder as decoders
@@ -119,6 +120,44 @@ def test_upsample_is_a_transposed_convolution(size, side, key, either_way):
             patch = np.einsum("nc,abco->nabo", x[:, i, j], kernel)
             expected[:, 2 * i : 2 * i + size, 2 * j : 2 * j + size] += patch
     np.testing.assert_allclose(Upsampling(kernel, jnp.array([1.0, 2.0]))(x), expected + np.array([1.0, 2.0]), rtol=1e-4)
+
+
+def test_upsamplings_gradient_is_that_of_a_transposed_convolution(key, either_way):
+    """JAX's own, in which a kernel is turned round; 3 channels in and 4 · 3 out are not eights."""
+    x_key, kernel_key, error_key = jax.random.split(key, 3)
+    x = jax.random.normal(x_key, (2, 5, 5, 3))
+    kernel = jax.random.normal(kernel_key, (6, 6, 3, 3))
+    errors = jax.random.normal(error_key, (2, 14, 14, 3))
+
+    def theirs(x, kernel):
+        kernel = kernel[::-1, ::-1]
+        return jax.lax.conv_transpose(x, kernel, (2, 2), "VALID", dimension_numbers=decoders.LAYOUT)
+
+    _, back = jax.vjp(lambda x, kernel: Upsampling(kernel, jnp.zeros(3))(x), x, kernel)
+    _, expected = jax.vjp(theirs, x, kernel)
+    for mine, other in zip(back(errors), expected(errors), strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("num_rows", "num_pieces"), [(12, 4), (13, 1), (2, 1)])
+def test_sums_of_pieces(num_rows, num_pieces, key, monkeypatch):
+    """Pieces of at least 3 rows: 4 of 12, but 13 can only stay whole, and so do 2."""
+    monkeypatch.setattr(networks, "ROWS_OF_A_PIECE", 3)
+    x, y = (jax.random.normal(k, (num_rows, size)) for k, size in zip(jax.random.split(key), (5, 2), strict=True))
+    np.testing.assert_allclose(networks.summed(x, y), x.T @ y, rtol=1e-5, atol=1e-5)
+    assert f"[{num_pieces},{num_rows // num_pieces},5]" in str(jax.make_jaxpr(networks.summed)(x, y))
+
+
+def test_product_has_the_gradient_of_a_product(key, monkeypatch):
+    monkeypatch.setattr(networks, "ROWS_OF_A_PIECE", 3)
+    x, weight, errors = (
+        jax.random.normal(k, shape)
+        for k, shape in zip(jax.random.split(key, 3), ((2, 6, 5), (5, 4), (2, 6, 4)), strict=True)
+    )
+    _, back = jax.vjp(networks.product, x, weight)
+    _, expected = jax.vjp(jnp.matmul, x, weight)
+    for mine, other in zip(back(errors), expected(errors), strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-5, atol=1e-5)
 
 
 def test_encoder_is_equinoxs_convolutions(key, either_way):

@@ -20,6 +20,8 @@ from actsafe.models.rssm.encoder import LAYOUT, centred, fold, prefers_products,
 
 TAPS = 3
 """Input pixels that an output pixel sees along an axis, with a kernel of up to 6 and a stride of 2."""
+CHANNELS = 8
+"""That a library's kernels take at once."""
 
 
 class Decoder(eqx.Module):
@@ -85,9 +87,44 @@ def _windowed_product(x: Array, taps: Array) -> Array:
 
 
 def _convolution(x: Array, taps: Array) -> Array:
-    """The same by the device's library."""
+    """The same by the device's library, whose kernels take channels in eights."""
+    num_out = taps.shape[-1]
+    whole = jnp.pad(taps, ((0, 0), (0, 0), (0, 0), (0, -num_out % CHANNELS)))
+    return _all_channels(x, whole)[..., :num_out]
+
+
+@jax.custom_vjp
+def _all_channels(x: Array, taps: Array) -> Array:
     pad = (TAPS - 1, TAPS - 1)
     return jax.lax.conv_general_dilated(x, taps, (1, 1), (pad, pad), dimension_numbers=LAYOUT)
+
+
+def _all_channels_forward(x: Array, taps: Array) -> tuple[Array, tuple[Array, Array]]:
+    return _all_channels(x, taps), (x, taps)
+
+
+def _all_channels_backward(kept: tuple[Array, Array], errors: Array) -> tuple[Array, Array]:
+    """Errors go back to x by a convolution without padding, and the taps' gradient is that convolution's own.
+
+    XLA would see a gradient for the padded one as a convolution with a kernel as large as the image, which libraries
+    are slow at.
+    """
+    x, taps = kept
+
+    def back(taps: Array) -> Array:
+        return jax.lax.conv_general_dilated(errors, taps, (1, 1), "VALID", dimension_numbers=LAYOUT)
+
+    reverse = _reversed(taps)
+    (d_reverse,) = jax.linear_transpose(back, reverse)(x)
+    return back(reverse), _reversed(d_reverse)
+
+
+def _reversed(taps: Array) -> Array:
+    """Taps of the way back; the way back of which are the taps."""
+    return jnp.swapaxes(taps[::-1, ::-1], 2, 3)
+
+
+_all_channels.defvjp(_all_channels_forward, _all_channels_backward)
 
 
 class ImageDecoder(Decoder):

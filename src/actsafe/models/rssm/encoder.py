@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, UInt8
 
-from actsafe.models.networks import MLP, elu, shifted
+from actsafe.models.networks import MLP, elu, product, shifted
 
 KERNEL, STRIDE = 4, 2
 LAYOUT = ("NHWC", "HWIO", "NHWC")
@@ -63,7 +63,7 @@ class Convolution(eqx.Module):
         *_, num_in, num_out = self.kernel.shape
         # kernel[2m + p, 2n + q, in] -> (m, n, p, q, in): windows of folded pixels, and pixels in a fold.
         matrix = self.kernel.reshape(2, 2, 2, 2, num_in, num_out).transpose(0, 2, 1, 3, 4, 5)
-        return jnp.concatenate(parts, axis=-1) @ matrix.reshape(-1, num_out)
+        return product(jnp.concatenate(parts, axis=-1), matrix.reshape(-1, num_out))
 
 
 class ImageEncoder(Encoder):
