@@ -65,18 +65,20 @@ def learn_both(model: WorldModel, batch: Batch, policies: Policies) -> tuple[Tau
     first = jax.tree.map(lambda leaf: leaf[0], (actors, noise))
     of_one = learner.room(first[0], usable, first[1])
     rooms = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (keys.shape[0], *leaf.shape)), of_one)
-    room, rooms = _apart((room, rooms))
+    room, rooms = _uninitialised((room, rooms))
     # What the chains need, memory included, comes before all else.
     batch, usable, starts, actors, noise, room, rooms = together(batch, usable, starts, actors, noise, room, rooms)
 
     def learn(learned: ActorCritic, actor: Actor, noise: DreamNoise, aim: Aim, own: Any) -> Any:
         """With one policy: mapped over all, the model's part is done once."""
         steps, draws, back_to_look = _looking(model, batch)
+        # Dreams of several policies fill a device: what looks at the batch, which the filter waits for, goes first.
+        begin = once(starts, steps.informed) if keys.shape[0] > 1 else starts
         walked, back_to_steps = _walking(model, batch, steps, draws, room)
         loss, explained, from_end, d_walked = _explaining(model, batch, walked, draws)
 
         # Dreams may begin before all this, and the filter's way back beside what they teach.
-        actor, start, dreaming, own = after((actor, starts, noise, own), d_walked)
+        actor, start, dreaming, own = after((actor, begin, noise, own), d_walked)
         dreamt, to_pushes = learner.dream(actor, usable, start, dreaming, own)
         lessons = learner.judge(learned.critics.tree, usable, dreamt, noise, aim)
         d_walked, back_to_steps = after((d_walked, back_to_steps), lessons)
@@ -105,14 +107,19 @@ def together(*values: Any) -> Any:
     return eqx.combine(jax.lax.optimization_barrier(arrays), rest)
 
 
-def _apart(room: Any) -> Any:
-    """Memory like `room`, filled with other numbers in every array: of equal ones a compiler would make only one."""
-    leaves, structure = jax.tree.flatten(room)
-    filled = [
-        jnp.full(leaf.shape, number, leaf.dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
-        for number, leaf in enumerate(leaves)
-    ]
-    return jax.tree.unflatten(structure, filled)
+def once(value: Value, other: Float[Array, "..."]) -> Value:
+    """`value`, for which a device does wait until it has `other`; nothing, if that is not a number."""
+    is_known = ~jnp.isnan(other.reshape(-1)[0])
+    return jax.tree.map(lambda leaf: jnp.where(is_known, leaf, jnp.zeros_like(leaf)), value)
+
+
+def _uninitialised(room: Any) -> Any:
+    """Memory like `room`, in which nothing was written yet, but for whole numbers, which count."""
+
+    def like(leaf: Array) -> Array:
+        return jax.lax.empty(leaf.shape, leaf.dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
+
+    return jax.tree.map(like, room)
 
 
 def _looking(model: WorldModel, batch: Batch) -> Any:

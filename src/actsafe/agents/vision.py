@@ -191,17 +191,22 @@ class VisionAgent:
         rests = phase is Phase.EXPLOITATION and self.recipe.explores
         active = jax.tree.map(lambda leaf: leaf[: TASK + 1], state.actor_critics) if rests else state.actor_critics
 
-        def one(state: VisionState, inputs: tuple[Any, PRNGKeyArray]) -> tuple[VisionState, dict[str, Array]]:
+        names: list[str] = []
+
+        def one(state: VisionState, inputs: tuple[Any, PRNGKeyArray]) -> tuple[VisionState, Float[Array, " measure"]]:
             draw, key = inputs
-            return self.update(state, sample(draw), key)
+            state, measured = self.update(state, sample(draw), key)
+            names[:] = measured
+            # As one array: each by itself would have a kernel of its own, or a copy that cuts a device's graph in two.
+            return state, jnp.stack([value.astype(jnp.float32) for value in measured.values()])
 
         everyone = state.actor_critics
         state = dataclasses.replace(state, actor_critics=active)
-        state, info = jax.lax.scan(one, state, (draws, keys))
+        state, measures = jax.lax.scan(one, state, (draws, keys))
         if rests:
             back = jax.tree.map(lambda old, new: old.at[: TASK + 1].set(new), everyone, state.actor_critics)
             state = dataclasses.replace(state, actor_critics=back)
-        return state, info
+        return state, dict(zip(names, measures.T, strict=True))
 
     def update(self, state: VisionState, rows: Rows, key: PRNGKeyArray) -> tuple[VisionState, dict[str, Array]]:
         """The state after one update from sequences (batch, time) of all actor-critics that `state` holds.

@@ -64,9 +64,9 @@ def _forward(x: Array, h: Array, previous: Array) -> tuple[Array, tuple[Gates, A
     x, h, dtype = x.astype(jnp.float32), h.astype(jnp.float32), x.dtype
     gates = Gates.of(x[..., :ends] + h[..., :ends], x[..., ends:], h[..., ends:])
     following = gates.following(previous.astype(jnp.float32))
-    kept = jax.tree.map(lambda part: part.astype(dtype), (gates, previous))
+    kept = jax.tree.map(lambda part: part.astype(dtype), gates)
     # Written down as they are: a compiler would rather keep them in the precision in which they were computed.
-    return following.astype(dtype), jax.lax.optimization_barrier(kept)
+    return following.astype(dtype), (jax.lax.optimization_barrier(kept), previous)
 
 
 def _backward(residuals: tuple[Gates, Array], cotangent: Array) -> tuple[Array, Array, Array]:
