@@ -134,7 +134,7 @@ def act_time(agent: VisionAgent, state: VisionState, options: argparse.Namespace
 
     @functools.partial(jax.jit, donate_argnums=1)
     def act(state: VisionState, memory: Any, frames: Any, is_first: Any, key: Any) -> Any:
-        return agent.act(state, memory, frames, is_first, key, policy=Policy.TASK)
+        return agent.act(state.mind, memory, frames, is_first, key, policy=Policy.TASK)
 
     memory, key = agent.begin(options.envs), jax.random.key(0)
     seconds = []

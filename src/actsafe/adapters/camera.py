@@ -2,13 +2,13 @@
 
 import dataclasses
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
 import numpy as np
 import numpy.typing as npt
 
+from actsafe.adapters.sharing import Sharing
 from actsafe.problems.checking import known
 from actsafe.render.mujoco import opengl_frame, scene_of, viewer_of
 from actsafe.render.raycast import SAMPLES, render_batch
@@ -34,8 +34,7 @@ class Camera:
         self._scene = scene_of(model)
         self._viewer = viewer_of(model)
         self._camera = model.camera(name).id
-        self._num_threads = num_threads if jax.default_backend() == "cpu" else 1
-        self._pool = ThreadPoolExecutor(self._num_threads, "camera") if self._num_threads > 1 else None
+        self._sharing = Sharing(num_threads if jax.default_backend() == "cpu" else 1, "camera")
 
     def frames(self, simulations: Sequence[Any]) -> Frames:
         """What the camera sees in every simulation (simulation, row, column, channel), in fresh memory."""
@@ -44,21 +43,13 @@ class Camera:
             return np.stack([opengl_frame(each.model, each.data, self._name, size, size) for each in simulations])
         viewers = [dataclasses.replace(self._viewer, model=each.model) for each in simulations]
         seen = [viewer.view(each.data, self._camera) for viewer, each in zip(viewers, simulations, strict=True)]
-        if self._pool is None:
-            return self._draw(seen)
-        # Shares of one size, so that one program serves all: the last is filled up with its last view.
-        share = -(-len(seen) // self._num_threads)
-        filled = seen + seen[-1:] * (-len(seen) % share)
-        shares = [filled[start : start + share] for start in range(0, len(filled), share)]
-        return np.concatenate(list(self._pool.map(self._draw, shares)))[: len(seen)]
+        return self._sharing(self._draw, jax.tree.map(lambda *leaves: np.stack(leaves), *seen))
 
-    def _draw(self, views: Sequence[View]) -> Frames:
-        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *views)
+    def _draw(self, views: View) -> Frames:
         return np.array(
-            render_batch(self._scene, stacked, width=self._size, height=self._size, samples=self._num_samples)
+            render_batch(self._scene, views, width=self._size, height=self._size, samples=self._num_samples)
         )
 
     def close(self) -> None:
         """Ends the threads."""
-        if self._pool is not None:
-            self._pool.shutdown()
+        self._sharing.close()

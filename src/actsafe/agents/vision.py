@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
+from actsafe.actor_critic.actor import Actor
 from actsafe.actor_critic.aims import Aim, aims
 from actsafe.actor_critic.judging import Judge
 from actsafe.actor_critic.learning import ActorCritic, Learner
@@ -81,6 +82,14 @@ class VisionSettings:
             raise ValueError(f"agent.precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}")
 
 
+class Mind(NamedTuple):
+    """What decisions are made with."""
+
+    model: Packed[WorldModel]
+    actors: Packed[Actor]
+    """The task's and, if the recipe explores, the exploration's, along the leading axis."""
+
+
 class VisionState(eqx.Module):
     """All that changes while the agent learns."""
 
@@ -93,6 +102,10 @@ class VisionState(eqx.Module):
     num_updates: Int[Array, ""]
     num_skipped: Int[Array, ""]
     """Updates of which a part was skipped because something was not finite."""
+
+    @property
+    def mind(self) -> Mind:
+        return Mind(self.model, self.actor_critics.actor)
 
 
 class Filter(NamedTuple):
@@ -264,7 +277,7 @@ class VisionAgent:
 
     def act(
         self,
-        state: VisionState,
+        mind: Mind,
         memory: Filter,
         observation: Array,
         is_first: Bool[Array, " environment"],
@@ -273,16 +286,20 @@ class VisionAgent:
         policy: Policy,
         is_greedy: bool = False,
     ) -> tuple[Float[Array, "environment action"], Filter]:
-        """Actions for all environments, and what is remembered; greedy actions are the policy's medians."""
+        """Actions for all environments, and what is remembered; greedy actions are the policy's medians.
+
+        A CPU decides in single precision: it would have to emulate any other.
+        """
         filter_key, action_key = jax.random.split(key)
-        model = cast(state.model.tree, self._dtype)
+        dtype = jnp.float32 if prefers_products() else self._dtype
+        model = cast(mind.model.tree, dtype)
         latent = model.step(memory.state, memory.action, observation, is_first, filter_key)
         if policy is Policy.UNIFORM:
             action = jax.random.uniform(action_key, memory.action.shape, jnp.float32, -1.0, 1.0)
             return action, Filter(latent, action)
         place = EXPLORATION if policy is Policy.EXPLORATION else TASK
-        packed = jax.tree.map(lambda leaf: leaf[place], state.actor_critics.actor)
-        actor = cast(packed.tree, self._dtype)
+        packed = jax.tree.map(lambda leaf: leaf[place], mind.actors)
+        actor = cast(packed.tree, dtype)
         distribution = actor(latent.features)
         noise = jax.random.normal(action_key, memory.action.shape, jnp.float32)
         action = distribution.middle if is_greedy else distribution.sample(noise)

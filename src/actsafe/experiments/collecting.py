@@ -1,5 +1,6 @@
 """Experience, some ticks of all environments at a time: the agent's compiled decisions, and what they lead to."""
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -11,9 +12,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from actsafe.adapters.fleet import Arrival, Fleet, ProblemFleet
+from actsafe.adapters.sharing import Sharing
 from actsafe.agents.recipes import Policy
-from actsafe.agents.vision import Filter, VisionAgent, VisionState
+from actsafe.agents.vision import Filter, Mind, VisionAgent, VisionState
 from actsafe.data.replay import Rows
+from actsafe.problems.safety_gym.batch import num_cores
 
 
 class Way(NamedTuple):
@@ -28,7 +31,7 @@ class Way(NamedTuple):
 class Block:
     """Some ticks of every environment. What is small is on the host, observations are where they were drawn."""
 
-    observations: Callable[[], Shaped[Array, "environment time *observation"]]
+    observations: Callable[[], Shaped[Array | np.ndarray, "environment time *observation"]]
     sight: Callable[[int], Any]
     """What the observations of a tick were drawn from."""
     action: Float[np.ndarray, "environment time action"]
@@ -52,68 +55,85 @@ class Block:
 class Collector(Protocol):
     """Lets an agent act on environments."""
 
+    is_apart: bool
+    """Whether it acts on a device of its own, so that the learner's may learn meanwhile."""
+
+    def bring(self, state: VisionState, key: PRNGKeyArray) -> tuple[Mind, PRNGKeyArray]:
+        """What the next decisions take, to where they are made."""
+        ...
+
     def begin(self, seed: int) -> None:
         """From now on, new episodes of all environments, which `seed` determines."""
         ...
 
-    def collect(self, state: VisionState, num_ticks: int, way: Way, key: PRNGKeyArray) -> Block:
+    def collect(self, mind: Mind, num_ticks: int, way: Way, key: PRNGKeyArray) -> Block:
         """What so many ticks bring: each is the last decision carried out, then the next decision made."""
         ...
 
 
 def make_collector(agent: VisionAgent, fleet: Fleet) -> Collector:
-    """Decides and simulates on the device where the environments are ours, else simulates on the host."""
-    return DeviceCollector(agent, fleet) if isinstance(fleet, ProblemFleet) else HostCollector(agent, fleet)
+    """Decides and simulates on the learner's device where the environments are ours, else on the host."""
+    return DeviceCollector(agent, fleet) if isinstance(fleet, ProblemFleet) else HostCollector(agent, fleet, host())
 
 
-def decide(
-    agent: VisionAgent,
-    fleet: Fleet,
-    state: VisionState,
-    memory: Filter,
-    arrival: Arrival,
-    key: PRNGKeyArray,
-    way: Way,
-) -> tuple[Float[Array, "environment action"], Filter, Shaped[Array, "environment *observation"]]:
-    """The next actions, what is remembered, and the observations that both rest on."""
-    observation = fleet.observe(arrival.sight)
-    is_first = jnp.asarray(arrival.is_first)
-    action, memory = agent.act(state, memory, observation, is_first, key, policy=way.policy, is_greedy=way.is_greedy)
-    return action, memory, observation
+def host() -> Any:
+    """The CPU, if it is not what learns, and if JAX was not told to leave it alone."""
+    try:
+        return None if jax.default_backend() == "cpu" else jax.devices("cpu")[0]
+    except RuntimeError:
+        return None
 
 
 class HostCollector:
-    """Environments on the host, decisions on the device."""
+    """Environments on the host, and decisions on `device`, or where the learner is if that is None.
 
-    def __init__(self, agent: VisionAgent, fleet: Fleet) -> None:
-        self._agent, self._fleet = agent, fleet
+    The host decides about some environments slower than an accelerator. But that one has better things to do, and each
+    decision would have to wait until it is done with them.
+    """
+
+    def __init__(self, agent: VisionAgent, fleet: Fleet, device: Any = None) -> None:
+        self._agent, self._fleet, self._device = agent, fleet, device
+        self.is_apart = device is not None
         self._seed: int | None = None
         self._memory, self._actions = self._at_rest()
+        # On a CPU a compiled call draws its frames one after the other, so that several calls share the work.
+        is_on_cpu = (device or jax.devices()[0]).platform == "cpu"
+        self._sharing = Sharing(min(num_cores(), fleet.num_envs) if is_on_cpu else 1, "observing")
+        self._observe = jax.jit(fleet.observe)
 
-        def act(state: VisionState, memory: Filter, arrival: Arrival, key: PRNGKeyArray, tick: Any, way: Way) -> Any:
-            return decide(agent, fleet, state, memory, arrival, jax.random.fold_in(key, tick), way)
+        def act(mind: Mind, memory: Filter, observation: Any, is_first: Any, key: Any, tick: Any, way: Way) -> Any:
+            key = jax.random.fold_in(key, tick)
+            return agent.act(mind, memory, observation, is_first, key, policy=way.policy, is_greedy=way.is_greedy)
 
         self._act = eqx.filter_jit(act)
 
+    def bring(self, state: VisionState, key: PRNGKeyArray) -> tuple[Mind, PRNGKeyArray]:
+        return (state.mind, key) if self._device is None else jax.device_put((state.mind, key), self._device)
+
     def _at_rest(self) -> tuple[Filter, np.ndarray]:
         num_envs = self._fleet.num_envs
-        return self._agent.begin(num_envs), np.zeros((num_envs, self._fleet.action_dim), np.float32)
+        with self._there():
+            return self._agent.begin(num_envs), np.zeros((num_envs, self._fleet.action_dim), np.float32)
 
     def begin(self, seed: int) -> None:
         self._seed = seed
         self._memory, self._actions = self._at_rest()
 
-    def collect(self, state: VisionState, num_ticks: int, way: Way, key: PRNGKeyArray) -> Block:
+    def collect(self, mind: Mind, num_ticks: int, way: Way, key: PRNGKeyArray) -> Block:
         arrivals, observations, led_here = [], [], []
-        for tick in range(num_ticks):
-            arrival = self._advance()
-            led_here.append(np.where(arrival.is_first[:, None], np.float32(0.0), self._actions))
-            actions, self._memory, observation = self._act(state, self._memory, arrival, key, np.int32(tick), way)
-            self._actions = np.asarray(actions)
-            arrivals.append(arrival)
-            observations.append(observation)
+        with self._there():
+            for tick in range(num_ticks):
+                arrival = self._advance()
+                led_here.append(np.where(arrival.is_first[:, None], np.float32(0.0), self._actions))
+                observation = self._sharing(self._seen, arrival.sight)
+                actions, self._memory = self._act(
+                    mind, self._memory, observation, arrival.is_first, key, np.int32(tick), way
+                )
+                self._actions = np.asarray(actions)
+                arrivals.append(arrival)
+                observations.append(observation)
         return Block(
-            lambda: _stacked(observations),
+            lambda: np.stack(observations, axis=1),
             lambda tick: arrivals[tick].sight,
             action=np.stack(led_here, axis=1),
             reward=np.stack([arrival.reward for arrival in arrivals], axis=1),
@@ -121,6 +141,14 @@ class HostCollector:
             is_first=np.stack([arrival.is_first for arrival in arrivals], axis=1),
             is_last=np.stack([arrival.is_last for arrival in arrivals], axis=1),
         )
+
+    def _there(self) -> contextlib.AbstractContextManager[Any]:
+        """A context in which programs are compiled for where decisions are made, and run there; for this thread."""
+        return contextlib.nullcontext() if self._device is None else jax.default_device(self._device)
+
+    def _seen(self, sight: Any) -> np.ndarray:
+        with self._there():
+            return np.asarray(self._observe(sight))
 
     def _advance(self) -> Arrival:
         if self._seed is None:
@@ -132,19 +160,24 @@ class HostCollector:
 class DeviceCollector:
     """Environments and decisions on the device: a block is one compiled call."""
 
+    is_apart = False
+
     def __init__(self, agent: VisionAgent, fleet: ProblemFleet) -> None:
         self._agent, self._fleet = agent, fleet
         self._under_way: Any = None
         self._begin = jax.jit(fleet.begin)
         self._play = eqx.filter_jit(self._played)
 
+    def bring(self, state: VisionState, key: PRNGKeyArray) -> tuple[Mind, PRNGKeyArray]:
+        return state.mind, key
+
     def begin(self, seed: int) -> None:
         course, arrival = self._begin(self._fleet.streams(seed))
         actions = jnp.zeros((self._fleet.num_envs, self._fleet.action_dim), jnp.float32)
         self._under_way = course, arrival, self._agent.begin(self._fleet.num_envs), actions
 
-    def collect(self, state: VisionState, num_ticks: int, way: Way, key: PRNGKeyArray) -> Block:
-        self._under_way, (observations, arrivals, actions) = self._play(state, self._under_way, key, num_ticks, way)
+    def collect(self, mind: Mind, num_ticks: int, way: Way, key: PRNGKeyArray) -> Block:
+        self._under_way, (observations, arrivals, actions) = self._play(mind, self._under_way, key, num_ticks, way)
         reward, costs, is_first, is_last, led_here = (
             np.moveaxis(np.asarray(field), 0, 1) for field in (*arrivals[1:], actions)
         )
@@ -158,7 +191,7 @@ class DeviceCollector:
             is_last,
         )
 
-    def _played(self, state: VisionState, under_way: Any, key: PRNGKeyArray, num_ticks: int, way: Way) -> Any:
+    def _played(self, mind: Mind, under_way: Any, key: PRNGKeyArray, num_ticks: int, way: Way) -> Any:
         """What is under way after the ticks, and observations, arrivals and what led to them, time first.
 
         Between ticks there is an arrival that was not answered yet: each tick answers it, and goes on to the next.
@@ -167,15 +200,12 @@ class DeviceCollector:
         def tick(under_way: Any, number: Int[Array, ""]) -> Any:
             course, arrival, memory, led_here = under_way
             tick_key = jax.random.fold_in(key, number)
-            actions, memory, observation = decide(self._agent, self._fleet, state, memory, arrival, tick_key, way)
+            observation = self._fleet.observe(arrival.sight)
+            actions, memory = self._agent.act(
+                mind, memory, observation, arrival.is_first, tick_key, policy=way.policy, is_greedy=way.is_greedy
+            )
             led_here = jnp.where(arrival.is_first[:, None], 0.0, led_here)
             course, following = self._fleet.advance(course, actions)
             return (course, following, memory, actions), (observation, arrival, led_here)
 
         return jax.lax.scan(tick, under_way, jnp.arange(num_ticks, dtype=jnp.int32))
-
-
-@jax.jit
-def _stacked(observations: list[Array]) -> Array:
-    """(environment, time, ...)."""
-    return jnp.stack(observations, axis=1)

@@ -86,16 +86,29 @@ class Loop:
         pupil = Pupil(self._learner, standing.agent, int(standing.num_updates), learn_key, phase)
         tally, num_rows = self._tally(), (number - 1) * self.num_ticks
         self._collector.begin(self._seed(number, TRAINING))
+
+        def catch_up() -> None:
+            """Learn what the steps so far are due."""
+            pupil.learn(replay, pupil.num_updates + self._updates_owed(pupil, num_rows, num_steps))
+
         for cycle, count in enumerate(self._cycles(self.num_ticks)):
+            key = jax.random.fold_in(act_key, cycle)
+            if self._collector.is_apart:
+                # It decides as the agent is now, and meanwhile the agent learns.
+                mind, key = self._collector.bring(pupil.agent, key)
+                catch_up()
+            else:
+                catch_up()
+                mind, key = self._collector.bring(pupil.agent, key)
             with _explained(f"epoch {number}"):
-                block = self._collector.collect(pupil.agent, count, way, jax.random.fold_in(act_key, cycle))
+                block = self._collector.collect(mind, count, way, key)
                 rows = block.rows()
                 require_sound(rows, self.fleet.name)
             replay = replay.append(rows)
             tally.add(block)
             num_rows, num_steps = num_rows + count, num_steps + block.num_decisions * self.fleet.action_repeat
-            pupil.learn(replay, pupil.num_updates + self._updates_owed(pupil, num_rows, num_steps))
             self.on_steps(count * self.steps_per_tick)
+        catch_up()
         num_new_steps, num_new_updates = (
             num_steps - int(standing.num_steps),
             pupil.num_updates - int(standing.num_updates),
@@ -122,11 +135,11 @@ class Loop:
 
     def rollout(self, agent: VisionState, num_ticks: int, *, epoch: int, stream: int) -> Iterator[Block]:
         """Blocks of ticks under the task's policy at its median; `epoch` and `stream` choose the random numbers."""
-        key = self._key(epoch, stream)
         self._collector.begin(self._seed(epoch, stream))
         for cycle, count in enumerate(self._cycles(num_ticks)):
+            mind, key = self._collector.bring(agent, jax.random.fold_in(self._key(epoch, stream), cycle))
             with _explained(f"the evaluation after epoch {epoch}"):
-                block = self._collector.collect(agent, count, EVALUATED, jax.random.fold_in(key, cycle))
+                block = self._collector.collect(mind, count, EVALUATED, key)
             self.on_steps(count * self.steps_per_tick)
             yield block
 

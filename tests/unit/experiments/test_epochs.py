@@ -1,6 +1,9 @@
 """Acting on the host and on the device is the same, learning from either replay too, and updates keep their ratio."""
 
 import dataclasses
+import os
+import subprocess
+import sys
 
 import equinox as eqx
 import jax
@@ -74,7 +77,7 @@ def test_host_and_device_collect_the_same(agent, fleet, state):
     blocks = []
     for collector in collectors:
         collector.begin(5)
-        parts = [collector.collect(state, 14, Way(Policy.TASK), jax.random.key(n)) for n in range(2)]
+        parts = [collector.collect(state.mind, 14, Way(Policy.TASK), jax.random.key(n)) for n in range(2)]
         blocks.append([part.rows() for part in parts])
     for host, device in zip(*blocks, strict=True):
         for name, left, right in zip(host._fields, host, device, strict=True):
@@ -122,15 +125,19 @@ def test_updates_keep_their_ratio_to_steps(config, fleet, agent, fresh, monkeypa
 
 
 class Random:
-    """Blocks of the right shape, without a policy."""
+    """Blocks of the right shape, without a policy; remembers how far the agents had come that it was to decide as."""
 
-    def __init__(self, fleet):
-        self.fleet = fleet
+    def __init__(self, fleet, *, is_apart=False):
+        self.fleet, self.is_apart, self.brought = fleet, is_apart, []
+
+    def bring(self, state, key):
+        self.brought.append(int(state.num_updates))
+        return state.mind, key
 
     def begin(self, seed):
         self.arrival = self.fleet.reset(seed)
 
-    def collect(self, state, num_ticks, way, key):
+    def collect(self, mind, num_ticks, way, key):
         arrivals = []
         for _ in range(num_ticks):
             arrivals.append(self.arrival)
@@ -140,6 +147,64 @@ class Random:
         return epochs.Block(
             lambda: jnp.asarray(observations), lambda tick: None, np.zeros((2, num_ticks, 1), np.float32), *fields
         )
+
+
+@pytest.mark.parametrize(("is_apart", "brought"), [(False, [0, 3]), (True, [0, 0])])
+def test_whoever_decides_apart_does_not_wait_for_what_is_due(
+    is_apart, brought, config, fleet, agent, fresh, monkeypatch
+):
+    """As above. The first of two cycles has 48 steps, which are due 3 updates; the epoch is due 7, of which 6 are whole
+    calls."""
+    config = dataclasses.replace(config, updates_per_1000_steps=70)
+    loop = Loop(config, fleet, agent)
+    monkeypatch.setattr(loop, "_collector", Random(fleet, is_apart=is_apart))
+    replay = Replay.empty(2, 250, fleet.observation_shape, np.float32, 1, 1)
+    epoch = loop.epoch(1, Standing(fresh, 0, 0), replay)
+    assert loop._collector.brought == brought
+    assert epoch.num_updates == 6
+    assert int(epoch.standing.agent.num_updates) == 6
+
+
+TWO_DEVICES = """
+import dataclasses
+import jax
+import jax.numpy as jnp
+import numpy as np
+from actsafe.data.replay import Replay
+from actsafe.experiments import collecting, epochs
+from actsafe.experiments.vision_presets import vision_tiny
+
+class Copying(collecting.HostCollector):
+    def bring(self, state, key):
+        return jax.tree.map(jnp.copy, state.mind), key
+
+config = dataclasses.replace(vision_tiny(), environment="PointGotoGoal", task=None, options={"episode_length": 50})
+fleet = config.make_fleet()
+agent = config.make_agent(fleet)
+first, second = jax.devices()
+found = []
+for collector in (Copying(agent, fleet), collecting.HostCollector(agent, fleet, second)):
+    epochs.make_collector, collector.is_apart = lambda *_: collector, True
+    loop = epochs.Loop(config, fleet, agent)
+    standing = epochs.Standing(jax.jit(agent.init)(jax.random.key(0)), 0, 0)
+    replay = Replay.empty(2, 200, fleet.observation_shape, np.uint8, 2, 1)
+    epoch = loop.epoch(5, standing, replay)
+    assert epoch.num_updates > 0
+    assert all(leaf.devices() == {first} for leaf in jax.tree.leaves(epoch.replay.rows))
+    found.append((epoch.replay.rows, epoch.standing.agent.num_updates, epoch.standing.agent.model.vector))
+for one, other in zip(*map(jax.tree.leaves, found), strict=True):
+    np.testing.assert_array_equal(one, other)
+assert found[0][0].observation.any()
+"""
+
+
+def test_deciding_on_another_device_changes_nothing():
+    """An epoch of pixels, in which one device learns and the other decides, against both on one."""
+    environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    done = subprocess.run(
+        [sys.executable, "-c", TWO_DEVICES], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_an_epoch_must_be_whole_episodes(config, fleet):
