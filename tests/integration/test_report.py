@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import chromium
 
 MOST_BYTES = 5_000_000
-EXAMPLE = Path(__file__).parents[2] / "docs/examples/pendulum.html"
+EXAMPLES = Path(__file__).parents[2] / "docs/examples"
 POLICIES = {"warm_up": Policy.UNIFORM, "expansion": Policy.EXPLORATION, "exploitation": Policy.TASK}
 COSTS = ((9.0, 8.0), (1.0, 2.0), (6.0, 0.0), (0.0, 0.0))
 """Of two episodes in each of four epochs, under a budget of 5; the first epoch is the warm-up."""
@@ -378,11 +378,13 @@ VIEWS = {"desktop": (1200, False), "dark": (1200, True), "phone": (390, False), 
 
 
 def test_pages_read_well_in_a_browser(browser, pages):
-    """Those of tiny runs, and the example in the documentation, whose run has ten seeds of the paper's size."""
-    pages = pages | {"example": EXAMPLE}
-    assert EXAMPLE.stat().st_size < MOST_BYTES
+    """Those of tiny runs, and the examples in the documentation: ten seeds from state, and a run from pixels."""
+    examples = {name: EXAMPLES / f"{name}.html" for name in ("pendulum", "point_goto_goal_small")}
+    assert all(path.stat().st_size < MOST_BYTES for path in examples.values())
+    pages = pages | examples
     expected = {"gp": ("safe", 2, 0), "vision": ("unsafe", 6, 1), "several": ("unsafe", 20, 3)}
-    for name, (state, episodes, over) in (expected | {"example": ("safe", 100, 0)}).items():
+    expected |= {"pendulum": ("safe", 100, 0), "point_goto_goal_small": ("unsafe", 144, 35)}
+    for name, (state, episodes, over) in expected.items():
         grounds = set()
         for width, is_dark in VIEWS.values():
             browser.show(pages[name], width=width, is_dark=is_dark)

@@ -2,6 +2,9 @@
 
 import os
 import secrets
+import time
+import warnings
+import zlib
 from pathlib import Path
 
 import jax
@@ -29,6 +32,9 @@ def configure(*, is_double: bool = True) -> Path | None:
     folder = cache_folder()
     if folder is None or not is_writable(folder):
         return None
+    drop_broken(folder)
+    # One that another process is just writing cannot be read either. JAX then compiles, and nobody need be told.
+    warnings.filterwarnings("ignore", message="Error reading persistent compilation cache entry")
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
@@ -49,6 +55,43 @@ def cache_folder() -> Path | None:
 
 JAX_VARIABLE = "JAX_COMPILATION_CACHE_DIR"
 """JAX's own variable for the same purpose: who has set it has chosen a place."""
+
+
+def drop_broken(folder: Path) -> None:
+    """Delete programs of which a killed process has written a part: JAX would neither use nor replace them.
+
+    Looks at what was written since it looked last, and at nothing that is not of zlib's format.
+    """
+    stamp, now = folder / STAMP, time.time()
+    since = stamp.stat().st_mtime if stamp.exists() else 0.0
+    for path in folder.glob("*-cache"):
+        try:
+            # Clocks of file systems are coarse.
+            if path.stat().st_mtime > since - 2.0 and not _is_whole(path.read_bytes()):
+                path.unlink()
+        except FileNotFoundError:
+            continue
+    stamp.touch()
+    os.utime(stamp, (now, now))
+
+
+STAMP = ".checked"
+"""The file that is as old as the last look for broken programs."""
+
+
+def _is_whole(content: bytes) -> bool:
+    if content and content[0] != ZLIB:
+        return True
+    stream = zlib.decompressobj()
+    try:
+        stream.decompress(content)
+    except zlib.error:
+        return False
+    return stream.eof
+
+
+ZLIB = 0x78
+"""The first byte of what zlib has compressed."""
 
 
 def is_writable(folder: Path) -> bool:
