@@ -5,7 +5,7 @@ back, each through the critic that it depends on.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from actsafe.models.networks import MLP, cast
+from actsafe.models.ordering import after
 from actsafe.models.packing import flat
 
 Cotangents = Float[Array, "critic time row"]
@@ -24,8 +25,9 @@ class Judged(NamedTuple):
     values: Float[Array, "critic time row"]
     to_features: Callable[[Cotangents], Float[Array, "critic time row feature"]]
     """∂/∂features of Σ values · cotangents, apart for every critic."""
-    to_weights: Callable[[Cotangents], Float[Array, "critic parameter"]]
-    """∂/∂weights of the same, in the critics' own precision."""
+    to_weights: Callable[[Cotangents, Any], Float[Array, "critic parameter"]]
+    """∂/∂weights of the same, in the critics' own precision; to be computed after the second argument. Both ways are
+    alike, and a compiler that found them side by side would make one of them, so that each waits for the other."""
 
 
 def judge(critics: MLP, features: Float[Array, "time row feature"], dtype: DTypeLike) -> Judged:
@@ -41,7 +43,8 @@ def judge(critics: MLP, features: Float[Array, "time row feature"], dtype: DType
     def to_features(cotangents: Cotangents) -> Array:
         return pull_back(cotangents.reshape(values.shape).astype(values.dtype))[1].reshape(num_critics, *features.shape)
 
-    def to_weights(cotangents: Cotangents) -> Array:
-        return jax.vmap(flat)(pull_back(cotangents.reshape(values.shape).astype(values.dtype))[0])
+    def to_weights(cotangents: Cotangents, others: Any) -> Array:
+        later = after(pull_back, others)
+        return jax.vmap(flat)(later(cotangents.reshape(values.shape).astype(values.dtype))[0])
 
     return Judged(values.reshape(num_critics, *lead), to_features, to_weights)

@@ -83,7 +83,6 @@ class Judge:
         with jax.named_scope("critics"):
             own = jnp.stack([d_values[number, number] for number in range(outputs.size)])
             d_features += jnp.moveaxis(judged.to_features(own), 0, OUTPUT)
-            critic_losses, critic_gradients = self._critic_lessons(judged, imagined.returns)
         with jax.named_scope("everyone"):
             followers = 0 if self.is_doubt_differentiated or self.is_outcome_averaged else 1
             asked = (d_doubt[:, :, followers:], jax.tree.map(lambda leaf: leaf[:, :, :, followers:], d_everyone))
@@ -94,9 +93,16 @@ class Judge:
             shape = (*noise.action.shape[:OUTPUT], outputs.size, noise.action.shape[-1])
             d_actions = jnp.zeros(shape, dreamt.actions.dtype)
             wishes = jax.tree.map(
-                lambda whole, part: whole.at[:, :, followers:].add(part), Dream(d_states, d_actions), through_doubt
+                lambda whole, part: jnp.concatenate(
+                    [whole[:, :, :followers], whole[:, :, followers:] + part], axis=OUTPUT
+                ),
+                Dream(d_states, d_actions),
+                through_doubt,
             )
-        return Lessons(imagined, wishes, critic_losses, critic_gradients)
+        with jax.named_scope("critics"):
+            # The dreams' way back waits for what is above, and for nothing of this.
+            lessons = self._critic_lessons(judged, imagined.returns, wishes)
+        return Lessons(imagined, wishes, *lessons)
 
     def _ask_everyone(
         self, model: WorldModel, dreamt: Dream, noise: DreamNoise
@@ -104,7 +110,7 @@ class Judge:
         """How much the members disagree at each step, and where each would have gone, if outcomes are averaged."""
         lead = dreamt.actions.shape[:2]
         before = jax.tree.map(lambda leaf: leaf[:-1].reshape(-1, leaf.shape[-1]), dreamt.states)
-        deterministic, priors = model.cell.predict(before, dreamt.actions.reshape(-1, dreamt.actions.shape[-1]))
+        deterministic, priors = model.cell.predict_many(before, dreamt.actions.reshape(-1, dreamt.actions.shape[-1]))
         doubt = self.doubt(Disagreement.among(priors.mean, priors.std, axis=0)).reshape(lead)
         if not self.is_outcome_averaged:
             return doubt, None
@@ -137,12 +143,12 @@ class Judge:
         return outputs, jax.lax.stop_gradient(imagined)
 
     def _critic_lessons(
-        self, judged: Judged, returns: Float[Array, "critic time row"]
+        self, judged: Judged, returns: Float[Array, "critic time row"], wishes: Dream
     ) -> tuple[Float[Array, " critic"], Float[Array, "critic parameter"]]:
-        """Losses and their gradients: half the squared error of values, weighted by the discount."""
+        """Losses and their gradients, after `wishes`: half the squared error of values, weighted by the discount."""
         discounts = (self.settings.discount, *(self.settings.cost_discount for _ in returns[1:]))
         weights = jnp.stack([discount_weights(d, self.settings.horizon) for d in discounts])[..., None]
         errors = judged.values[:, :-1] - returns
         losses = jnp.mean(weights * 0.5 * errors**2, axis=(1, 2))
         cotangents = weights * errors / errors[0].size
-        return losses, judged.to_weights(jnp.pad(cotangents, ((0, 0), (0, 1), (0, 0))))
+        return losses, judged.to_weights(jnp.pad(cotangents, ((0, 0), (0, 1), (0, 0))), wishes)

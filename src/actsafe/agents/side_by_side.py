@@ -7,7 +7,7 @@ a device that may run them at the same time has to wait. So chains have memory o
 in the order at which all that can be done beside them is done: what comes later then waits for nothing but results.
 """
 
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -20,10 +20,9 @@ from actsafe.actor_critic.imagination import DreamNoise
 from actsafe.actor_critic.learning import ActorCritic, Learner
 from actsafe.data.rows import Rows
 from actsafe.models.networks import cast
+from actsafe.models.ordering import after, once, together
 from actsafe.models.rssm.states import State, StepDraws, Steps, Walked
 from actsafe.models.rssm.world_model import Explained, WorldModel, WorldModelSettings, explain
-
-Value = TypeVar("Value")
 
 
 class Taught(NamedTuple):
@@ -94,23 +93,6 @@ def learn_both(model: WorldModel, batch: Batch, policies: Policies) -> tuple[Tau
 
     each = eqx.if_array(0)
     return eqx.filter_vmap(learn, out_axes=(None, each, each))(learned, actors, noise, aims, rooms)
-
-
-def after(value: Value, others: Any) -> Value:
-    """`value`, all uses of which have their place in the program after `others`; a device need not wait for these."""
-    return together(value, others)[0]
-
-
-def together(*values: Any) -> Any:
-    """The same values, of which none is used, and the memory of none given up, before all have their place."""
-    arrays, rest = eqx.partition(values, eqx.is_array)
-    return eqx.combine(jax.lax.optimization_barrier(arrays), rest)
-
-
-def once(value: Value, other: Float[Array, "..."]) -> Value:
-    """`value`, for which a device does wait until it has `other`; nothing, if that is not a number."""
-    is_known = ~jnp.isnan(other.reshape(-1)[0])
-    return jax.tree.map(lambda leaf: jnp.where(is_known, leaf, jnp.zeros_like(leaf)), value)
 
 
 def _uninitialised(room: Any) -> Any:

@@ -119,11 +119,42 @@ ROWS_OF_A_PIECE = 2000
 """At least."""
 
 
+@jax.custom_vjp
 def shifted(x: Float[Array, "*lead out"], bias: Float[Array, "*members out"]) -> Float[Array, "*lead out"]:
     """x + b; the members of an ensemble meet the axis before the last two of `x`."""
     members, size = bias.shape[:-1], bias.shape[-1]
     aligned = (*members, 1, size) if members else (size,)
     return x + bias.reshape(*(1,) * (x.ndim - len(aligned)), *aligned)
+
+
+def _shifted_forward(x: Array, bias: Array) -> tuple[Array, Array]:
+    return shifted(x, bias), bias
+
+
+def _shifted_backward(bias: Array, errors: Array) -> tuple[Array, Array]:
+    members, size = bias.shape[:-1], bias.shape[-1]
+    if members:
+        rest = (*range(errors.ndim - 2 - len(members)), errors.ndim - 2)
+        return errors, jnp.sum(errors, axis=rest).astype(bias.dtype)
+    return errors, column_sums(errors.reshape(-1, size)).astype(bias.dtype)
+
+
+shifted.defvjp(_shifted_forward, _shifted_backward)
+
+
+def column_sums(x: Float[Array, "row column"]) -> Float[Array, " column"]:
+    """Sums over rows. Devices add up many columns at a time, so that of few columns several rows are taken for one."""
+    num_rows, num_columns = x.shape
+    fitting = (n for n in (32, 16, 8, 4, 2) if num_rows % n == 0 and n * num_columns <= MOST_COLUMNS)
+    side_by_side = next(fitting, 1)
+    if side_by_side == 1:
+        return jnp.sum(x, axis=0)
+    wide = jnp.sum(x.reshape(-1, side_by_side * num_columns), axis=0, dtype=jnp.float32)
+    # A compiler would make one sum of both, the slow one.
+    return jnp.sum(jax.lax.optimization_barrier(wide).reshape(side_by_side, num_columns), axis=0)
+
+
+MOST_COLUMNS = 512
 
 
 @jax.custom_vjp

@@ -26,7 +26,8 @@ def test_both_ways_back_equal_plain_differentiation(key):
     features = jax.random.normal(key, (6, 7, 4), jnp.float32)
     cotangents = jax.random.normal(jax.random.fold_in(key, 1), (3, 6, 7), jnp.float32)
     judged = judge(critics, features, jnp.float32)
-    to_features, to_weights = judged.to_features(cotangents), judged.to_weights(cotangents)
+    to_features = judged.to_features(cotangents)
+    to_weights = judged.to_weights(cotangents, to_features)
     for number, critic in enumerate(one):
 
         def weighed(critic, features, number=number):

@@ -148,6 +148,27 @@ def test_sums_of_pieces(num_rows, num_pieces, key, monkeypatch):
     assert f"[{num_pieces},{num_rows // num_pieces},5]" in str(jax.make_jaxpr(networks.summed)(x, y))
 
 
+@pytest.mark.parametrize("shape", [(6, 3), (64, 12), (7, 5), (4, 600)])
+def test_column_sums(shape, key):
+    """Few columns by several rows at a time, where their number allows it, and many as they are."""
+    x = jax.random.normal(key, shape)
+    np.testing.assert_allclose(networks.column_sums(x), np.sum(x, axis=0), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("x_shape", "bias_shape"), [((2, 4, 3), (3,)), ((5, 4, 3), (5, 3)), ((2, 5, 4, 3), (5, 3))])
+def test_shifted_has_the_gradient_of_a_sum(x_shape, bias_shape, key):
+    x, bias, errors = (jax.random.normal(key, shape) for shape in (x_shape, bias_shape, x_shape))
+
+    def plain(x, bias):
+        return x + jnp.broadcast_to(bias if bias.ndim == 1 else bias[:, None], x.shape)
+
+    _, back = jax.vjp(networks.shifted, x, bias)
+    _, expected = jax.vjp(plain, x, bias)
+    np.testing.assert_allclose(networks.shifted(x, bias), plain(x, bias), rtol=1e-6)
+    for mine, other in zip(back(errors), expected(errors), strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-5, atol=1e-5)
+
+
 def test_product_has_the_gradient_of_a_product(key, monkeypatch):
     monkeypatch.setattr(networks, "ROWS_OF_A_PIECE", 3)
     x, weight, errors = (
@@ -184,18 +205,18 @@ def test_error_of_folded_images_is_that_of_images(key):
 
 
 def test_gru_has_the_gradient_of_its_equation(key):
-    x, h, previous, weight = (
-        jax.random.normal(k, (4, size)) for k, size in zip(jax.random.split(key, 4), (9, 9, 3, 3), strict=True)
+    gates, previous, weight = (
+        jax.random.normal(k, (4, size)) for k, size in zip(jax.random.split(key, 3), (12, 3, 3), strict=True)
     )
 
-    def plain(x, h, previous):
-        r, z = jax.nn.sigmoid(x[:, :3] + h[:, :3]), jax.nn.sigmoid(x[:, 3:6] + h[:, 3:6])
-        n = jnp.tanh(x[:, 6:] + r * h[:, 6:])
+    def plain(gates, previous):
+        r, z = jax.nn.sigmoid(gates[:, :3]), jax.nn.sigmoid(gates[:, 3:6])
+        n = jnp.tanh(gates[:, 6:9] + r * gates[:, 9:])
         return (1 - z) * n + z * previous
 
-    expected = jax.grad(lambda *args: jnp.sum(weight * plain(*args)), argnums=(0, 1, 2))(x, h, previous)
-    ours = jax.grad(lambda *args: jnp.sum(weight * gru(*args)), argnums=(0, 1, 2))(x, h, previous)
-    np.testing.assert_allclose(gru(x, h, previous), plain(x, h, previous), rtol=1e-5, atol=1e-6)
+    expected = jax.grad(lambda *args: jnp.sum(weight * plain(*args)), argnums=(0, 1))(gates, previous)
+    ours = jax.grad(lambda *args: jnp.sum(weight * gru(*args)), argnums=(0, 1))(gates, previous)
+    np.testing.assert_allclose(gru(gates, previous), plain(gates, previous), rtol=1e-5, atol=1e-6)
     for a, b in zip(ours, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
@@ -216,7 +237,10 @@ def test_a_member_is_equinoxs_gru(key):
     priors = cell.priors
     state = State(jax.random.normal(key, (5, 8)), jax.random.normal(key, (5, 4)))
     action = jax.random.normal(key, (5, 2))
-    deterministic, _ = cell.predict(state, action)
+    deterministic, expected = cell.predict(state, action)
+    both = ((deterministic, expected), cell.predict_many(state, action))
+    for one, other in zip(*map(jax.tree.leaves, both), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
     for member in range(3):
         gru = eqx.nn.GRUCell(6, 8, key=key)
         theirs = (

@@ -49,33 +49,53 @@ def gate_errors(gates: Gates, previous: Array, cotangent: Array) -> tuple[Array,
 
 @jax.custom_vjp
 def gru(
-    x: Float[Array, "*lead gates"], h: Float[Array, "*lead gates"], previous: Float[Array, "*lead deterministic"]
+    gates: Float[Array, "*lead gates"], previous: Float[Array, "*lead deterministic"]
 ) -> Float[Array, "*lead deterministic"]:
-    """h' from (x_r, x_z, x_n), (h_r, h_z, h_n) and h, in the precision of `x` and computed in single precision.
+    """h' from (x_r + h_r, x_z + h_z, x_n, h_n) and h, in the precision of `gates` and computed in single precision.
 
-    The way back keeps r, z, n and h_n in the precision of `x` and writes each gradient in one piece. Left to itself it
-    keeps more, in single precision, and puts the gradients together from slices: several times as much traffic.
+    The way back keeps r, z, n and h_n in the precision of `gates` and writes its gradient in one piece. Left to itself
+    it keeps more, in single precision, and puts the gradient together from slices: several times as much traffic.
     """
-    return _forward(x, h, previous)[0]
+    return _forward(gates, previous)[0]
 
 
-def _forward(x: Array, h: Array, previous: Array) -> tuple[Array, tuple[Gates, Array]]:
-    ends = 2 * previous.shape[-1]
-    x, h, dtype = x.astype(jnp.float32), h.astype(jnp.float32), x.dtype
-    gates = Gates.of(x[..., :ends] + h[..., :ends], x[..., ends:], h[..., ends:])
-    following = gates.following(previous.astype(jnp.float32))
-    kept = jax.tree.map(lambda part: part.astype(dtype), gates)
+def _forward(gates: Array, previous: Array) -> tuple[Array, tuple[Gates, Array]]:
+    size, dtype = previous.shape[-1], gates.dtype
+    wide = gates.astype(jnp.float32)
+    opened = Gates.of(wide[..., : 2 * size], wide[..., 2 * size : 3 * size], wide[..., 3 * size :])
+    following = opened.following(previous.astype(jnp.float32))
+    kept = jax.tree.map(lambda part: part.astype(dtype), opened)
     # Written down as they are: a compiler would rather keep them in the precision in which they were computed.
     return following.astype(dtype), (jax.lax.optimization_barrier(kept), previous)
 
 
-def _backward(residuals: tuple[Gates, Array], cotangent: Array) -> tuple[Array, Array, Array]:
+def _backward(residuals: tuple[Gates, Array], cotangent: Array) -> tuple[Array, Array]:
     dtype = cotangent.dtype
     gates, previous, cotangent = jax.tree.map(lambda part: part.astype(jnp.float32), (*residuals, cotangent))
-    d_reset, d_update, d_candidate, d_from_state = gate_errors(gates, previous, cotangent)
-    d_x = jnp.concatenate([d_reset, d_update, d_candidate], axis=-1)
-    d_h = jnp.concatenate([d_reset, d_update, d_from_state], axis=-1)
-    return d_x.astype(dtype), d_h.astype(dtype), (cotangent * gates.update).astype(dtype)
+    errors = jnp.concatenate(gate_errors(gates, previous, cotangent), axis=-1)
+    return errors.astype(dtype), (cotangent * gates.update).astype(dtype)
 
 
 gru.defvjp(_forward, _backward)
+
+
+@jax.custom_vjp
+def beside(x: Float[Array, "*lead hidden"], h: Float[Array, "*lead deterministic"]) -> Float[Array, "*lead both"]:
+    """[elu(x), h], of which nothing else is kept for the way back: left to itself elu(x) is written twice."""
+    return _beside_forward(x, h)[0]
+
+
+def _beside_forward(x: Array, h: Array) -> tuple[Array, tuple[Array, Array]]:
+    # A compiler knows where a part of it came from, and would keep that.
+    both = jax.lax.optimization_barrier(jnp.concatenate([jax.nn.elu(x), h], axis=-1))
+    return both, (both, jnp.zeros(x.shape[-1:], x.dtype))
+
+
+def _beside_backward(kept: tuple[Array, Array], cotangent: Array) -> tuple[Array, Array]:
+    both, like_x = kept
+    ends = like_x.shape[-1]
+    y, to_y = both[..., :ends], cotangent[..., :ends]
+    return jnp.where(y > 0, to_y, to_y * (y + 1)), cotangent[..., ends:]
+
+
+beside.defvjp(_beside_forward, _beside_backward)
