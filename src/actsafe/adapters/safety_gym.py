@@ -12,8 +12,8 @@ from gymnasium.vector.utils import batch_space
 from actsafe.adapters.camera import Camera
 from actsafe.adapters.checks import check_action, copy_seeds, refuse_options
 from actsafe.problems.checking import checked_number, known
+from actsafe.problems.cores import num_cores
 from actsafe.problems.safety_gym import COST_SOURCES, Batch, SafetyGymSettings, StepResult
-from actsafe.problems.safety_gym.batch import num_cores
 from actsafe.problems.safety_gym.observation import num_features
 
 Frame = npt.NDArray[np.uint8]

@@ -16,7 +16,8 @@ from actsafe.adapters.sharing import Sharing
 from actsafe.agents.recipes import Policy
 from actsafe.agents.vision import Filter, Mind, VisionAgent, VisionState
 from actsafe.data.replay import Rows
-from actsafe.problems.safety_gym.batch import num_cores
+from actsafe.models.networks import target
+from actsafe.problems.cores import num_cores
 
 
 class Way(NamedTuple):
@@ -97,7 +98,8 @@ class HostCollector:
         self._seed: int | None = None
         self._memory, self._actions = self._at_rest()
         # On a CPU a compiled call draws its frames one after the other, so that several calls share the work.
-        is_on_cpu = (device or jax.devices()[0]).platform == "cpu"
+        with self._there():
+            is_on_cpu = target().platform == "cpu"
         self._sharing = Sharing(min(num_cores(), fleet.num_envs) if is_on_cpu else 1, "observing")
         self._observe = jax.jit(fleet.observe)
 

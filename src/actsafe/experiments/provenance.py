@@ -11,13 +11,14 @@ from typing import Any
 import jax
 
 import actsafe
+from actsafe.problems.cores import num_cores
 
 
 def machine() -> dict[str, Any]:
     """This machine: processor, cores, memory, accelerator, operating system, and the versions that computed."""
     return {
         "cpu": _cpu_model(),
-        "cores": _num_cores(),
+        "cores": num_cores(),
         "memory_gib": _memory_gib(),
         "accelerator": accelerator(),
         "os": _operating_system(),
@@ -53,11 +54,6 @@ def _cpu_model() -> str:
         lines = []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
-
-
-def _num_cores() -> int:
-    """Cores this process may use, which in a container are fewer than the machine has."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _memory_gib() -> float | None:

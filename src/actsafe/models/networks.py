@@ -79,7 +79,7 @@ class MLP(eqx.Module):
             weight = summed(x, errors.reshape(-1, num_objectives * num_out)).reshape(-1, num_objectives, num_out)
             found.append(Dense(jnp.moveaxis(weight, 1, 0), jnp.sum(errors, axis=0, dtype=jnp.float32)))
             if x is not seen[0]:
-                errors = _elu_backward(x[:, None], jnp.einsum("roj,ij->roi", errors, layer.weight))[0]
+                errors = through_elu(x[:, None], jnp.einsum("roj,ij->roi", errors, layer.weight))
         return MLP(tuple(reversed(found)))
 
 
@@ -171,11 +171,12 @@ def _elu_forward(x: Array) -> tuple[Array, Array]:
     return y, y
 
 
-def _elu_backward(y: Array, cotangent: Array) -> tuple[Array]:
-    return (jnp.where(y > 0, cotangent, cotangent * (y + 1)),)
+def through_elu(y: Float[Array, "..."], errors: Float[Array, "..."]) -> Float[Array, "..."]:
+    """∂/∂x from ∂/∂y, y = elu(x)."""
+    return jnp.where(y > 0, errors, errors * (y + 1))
 
 
-elu.defvjp(_elu_forward, _elu_backward)
+elu.defvjp(_elu_forward, lambda y, errors: (through_elu(y, errors),))
 
 
 def cast(tree: PyTree, dtype: DTypeLike) -> PyTree:

@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from actsafe.models.networks import through_elu
+
 
 class Gates(NamedTuple):
     """What is between the products and h', and what the way back needs."""
@@ -94,8 +96,7 @@ def _beside_forward(x: Array, h: Array) -> tuple[Array, tuple[Array, Array]]:
 def _beside_backward(kept: tuple[Array, Array], cotangent: Array) -> tuple[Array, Array]:
     both, like_x = kept
     ends = like_x.shape[-1]
-    y, to_y = both[..., :ends], cotangent[..., :ends]
-    return jnp.where(y > 0, to_y, to_y * (y + 1)), cotangent[..., ends:]
+    return through_elu(both[..., :ends], cotangent[..., :ends]), cotangent[..., ends:]
 
 
 beside.defvjp(_beside_forward, _beside_backward)

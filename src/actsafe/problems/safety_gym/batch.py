@@ -1,7 +1,6 @@
 """Many simulations stepped together, by threads that each look after some of them."""
 
 import numbers
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, NamedTuple
@@ -9,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from actsafe.problems.cores import num_cores
 from actsafe.problems.safety_gym.anatomy import COST_SOURCES
 from actsafe.problems.safety_gym.observation import state_vectors
 from actsafe.problems.safety_gym.settings import SafetyGymSettings
@@ -171,8 +171,3 @@ class Batch:
 def _act_on(act: Callable[[int], None], chosen: Sequence[int]) -> None:
     for number in chosen:
         act(number)
-
-
-def num_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
