@@ -176,14 +176,13 @@ class Pupil:
         self.reported: Sums | None = None
         """What the updates reported, added up."""
 
-    def learn(self, replay: AnyReplay, until: int) -> VisionState:
-        """The agent after as many whole calls of updates as there are before `until`; no call waits for the device."""
+    def learn(self, replay: AnyReplay, until: int) -> None:
+        """As many whole calls of updates as there are before `until`; none waits for the device."""
         while self.num_updates + self._learner.num_updates <= until:
             key = jax.random.fold_in(self._key, self.num_updates)
             self.agent, sums = self._learner.learn(self.agent, replay, key, self._phase)
             self.reported = sums if self.reported is None else added(self.reported, sums)
             self.num_updates += self._learner.num_updates
-        return self.agent
 
 
 def ticks_per_epoch(config: VisionConfig, fleet: Fleet) -> int:
