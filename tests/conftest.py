@@ -32,3 +32,9 @@ settings.load_profile("actsafe")
 @pytest.fixture
 def key():
     return jax.random.key(0)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def double_precision() -> None:
+    """Commands from pixels that a test calls leave single precision behind, with which others draw other numbers."""
+    jax.config.update("jax_enable_x64", True)
