@@ -19,22 +19,23 @@ LENGTH_OF_SPARSE = {"PushBox": 10_000_000}
 
 def safety_gym_dense(environment: str) -> VisionConfig:
     """A Safety-Gym task of the paper with its dense reward: five million steps, of which 500,000 explore."""
-    doubt = DoubtSettings(form="log_ratio", ratio_scale=1.0, intrinsic=10.0, pessimism=1e-3)
-    return VisionConfig(environment=environment, agent=VisionSettings(doubt=doubt))
+    return VisionConfig(environment=environment, agent=VisionSettings(doubt=_doubt(1e-3)))
 
 
 def safety_gym_sparse(robot: str, task: str) -> VisionConfig:
     """A Safety-Gym task of the paper with its sparse reward: a longer expansion, and a policy that begins calm."""
     schedule = StepSchedule(expansion=EXPANSION_OF_SPARSE[task], total=LENGTH_OF_SPARSE.get(task, 5_000_000))
-    agent = VisionSettings(doubt=_sparse_doubt(1e-3), actor_critic=ActorCriticSettings(initial_std=0.025))
+    agent = VisionSettings(doubt=_doubt(1e-3), actor_critic=ActorCriticSettings(initial_std=0.025))
     if task == "GotoGoal":
         agent = dataclasses.replace(agent, model=WorldModelSettings(member_noise=0.05))
+    else:
+        agent = dataclasses.replace(agent, doubt=_doubt(1e-3, ratio_scale=25.0, intrinsic=0.1))
     return VisionConfig(environment=f"{robot}{task}Sparse", schedule=schedule, agent=agent)
 
 
 def cartpole_sparse() -> VisionConfig:
     """The paper's cartpole swing-up with a sparse reward; doubt weighs heavily as a cost."""
-    agent = VisionSettings(doubt=_sparse_doubt(50.0), actor_critic=ActorCriticSettings(initial_std=0.025))
+    agent = VisionSettings(doubt=_doubt(50.0), actor_critic=ActorCriticSettings(initial_std=0.025))
     return VisionConfig(
         environment="cartpole_swingup",
         task="swing_up_sparse",
@@ -43,8 +44,9 @@ def cartpole_sparse() -> VisionConfig:
     )
 
 
-def _sparse_doubt(pessimism: float) -> DoubtSettings:
-    return DoubtSettings(form="log_ratio", ratio_scale=25.0, intrinsic=0.1, pessimism=pessimism)
+def _doubt(pessimism: float, *, ratio_scale: float = 1.0, intrinsic: float = 10.0) -> DoubtSettings:
+    """In the released form, which the published weights belong to."""
+    return DoubtSettings(form="log_ratio", ratio_scale=ratio_scale, intrinsic=intrinsic, pessimism=pessimism)
 
 
 def vision_tiny() -> VisionConfig:

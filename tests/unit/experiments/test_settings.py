@@ -74,8 +74,11 @@ def test_the_presets_have_the_papers_numbers():
     assert (dense.schedule.warm_up, dense.schedule.expansion) == (200_000, 500_000)
     assert dense.replay_capacity == 1000 * 500
     assert (dense.agent.actor_critic.initial_std, sparse.agent.actor_critic.initial_std) == (5.0, 0.025)
-    assert (sparse.agent.doubt.ratio_scale, sparse.agent.doubt.intrinsic) == (25.0, 0.1)
     assert (dense.agent.doubt.intrinsic, dense.agent.doubt.pessimism) == (10.0, 1e-3)
+    for name in VISION_PRESETS.keys() - {"vision-tiny"}:
+        doubt = VISION_PRESETS[name]().agent.doubt
+        is_other = name.endswith(("press-buttons-sparse", "push-box-sparse"))
+        assert (doubt.ratio_scale, doubt.intrinsic) == ((25.0, 0.1) if is_other else (1.0, 10.0)), name
     ends = {name: VISION_PRESETS[name]().schedule.expansion for name in VISION_PRESETS if name.endswith("sparse")}
     assert ends["point-goto-goal-sparse"] == 850_000
     assert ends["doggo-press-buttons-sparse"] == ends["cartpole-swingup-sparse"] == 1_000_000
