@@ -15,8 +15,8 @@ class Sharing:
         self._num_threads = num_threads
         self._pool = ThreadPoolExecutor(num_threads, name) if num_threads > 1 else None
 
-    def __call__(self, function: Callable[[Any], np.ndarray], rows: Any) -> np.ndarray:
-        """What `function` gives for all `rows`, arrays with the same leading axis, in fresh memory."""
+    def __call__(self, function: Callable[[Any], Any], rows: Any) -> Any:
+        """The arrays that `function` gives for all `rows`, arrays with the same leading axis, in fresh memory."""
         if self._pool is None:
             return function(rows)
         # Shares of one size, so that one program serves all: the last is filled up with its last row.
@@ -24,7 +24,7 @@ class Sharing:
         size = -(-count // self._num_threads)
         places = [np.minimum(np.arange(start, start + size), count - 1) for start in range(0, count, size)]
         shares = [jax.tree.map(lambda leaf, own=own: leaf[own], rows) for own in places]
-        return np.concatenate(list(self._pool.map(function, shares)))[:count]
+        return jax.tree.map(lambda *given: np.concatenate(given)[:count], *self._pool.map(function, shares))
 
     def close(self) -> None:
         """Ends the threads."""

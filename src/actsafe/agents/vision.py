@@ -275,31 +275,31 @@ class VisionAgent:
         state = State(*(jnp.zeros((num_envs, size), jnp.float32) for size in (sizes.deterministic, sizes.stochastic)))
         return Filter(state, jnp.zeros((num_envs, self.surroundings.action_dim), jnp.float32))
 
+    def see(self, mind: Mind, observation: Array) -> Float[Array, "environment feature"]:
+        """What the encoder makes of observations, a row for each: no environment needs another's."""
+        return cast(mind.model.tree.encoder, self._acting_dtype)(observation)
+
     def act(
         self,
         mind: Mind,
         memory: Filter,
-        observation: Array,
+        seen: Float[Array, "environment feature"],
         is_first: Bool[Array, " environment"],
         key: PRNGKeyArray,
         *,
         policy: Policy,
         is_greedy: bool = False,
     ) -> tuple[Float[Array, "environment action"], Filter]:
-        """Actions for all environments, and what is remembered; greedy actions are the policy's medians.
-
-        A CPU decides in single precision: it would have to emulate any other.
-        """
+        """Actions for all environments, and what is remembered; greedy actions are the policy's medians."""
         filter_key, action_key = jax.random.split(key)
-        dtype = jnp.float32 if prefers_products() else self._dtype
-        model = cast(mind.model.tree, dtype)
-        latent = model.step(memory.state, memory.action, observation, is_first, filter_key)
+        model = cast(mind.model.tree, self._acting_dtype)
+        latent = model.step(memory.state, memory.action, seen, is_first, filter_key)
         if policy is Policy.UNIFORM:
             action = jax.random.uniform(action_key, memory.action.shape, jnp.float32, -1.0, 1.0)
             return action, Filter(latent, action)
         place = EXPLORATION if policy is Policy.EXPLORATION else TASK
         packed = jax.tree.map(lambda leaf: leaf[place], mind.actors)
-        actor = cast(packed.tree, dtype)
+        actor = cast(packed.tree, self._acting_dtype)
         distribution = actor(latent.features)
         noise = jax.random.normal(action_key, memory.action.shape, jnp.float32)
         action = distribution.middle if is_greedy else distribution.sample(noise)
@@ -308,6 +308,11 @@ class VisionAgent:
     @property
     def _unroll(self) -> int:
         return self.settings.unroll or (1 if prefers_products() else UNROLLED)
+
+    @property
+    def _acting_dtype(self) -> Any:
+        """A CPU decides in single precision: it would have to emulate any other."""
+        return jnp.float32 if prefers_products() else self._dtype
 
     @property
     def _dtype(self) -> Any:

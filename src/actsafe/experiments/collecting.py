@@ -72,9 +72,11 @@ class Collector(Protocol):
         ...
 
 
-def make_collector(agent: VisionAgent, fleet: Fleet) -> Collector:
-    """Decides and simulates on the learner's device where the environments are ours, else on the host."""
-    return DeviceCollector(agent, fleet) if isinstance(fleet, ProblemFleet) else HostCollector(agent, fleet, host())
+def make_collector(agent: VisionAgent, fleet: Fleet, decide_on: str = "device") -> Collector:
+    """Simulates on the learner's device where the environments are ours, else on the host, which may decide too."""
+    if isinstance(fleet, ProblemFleet):
+        return DeviceCollector(agent, fleet)
+    return HostCollector(agent, fleet, host() if decide_on == "host" else None)
 
 
 def host() -> Any:
@@ -86,11 +88,7 @@ def host() -> Any:
 
 
 class HostCollector:
-    """Environments on the host, and decisions on `device`, or where the learner is if that is None.
-
-    The host decides about some environments slower than an accelerator. But that one has better things to do, and each
-    decision would have to wait until it is done with them.
-    """
+    """Environments on the host, and decisions on `device`, or where the learner is if that is None."""
 
     def __init__(self, agent: VisionAgent, fleet: Fleet, device: Any = None) -> None:
         self._agent, self._fleet, self._device = agent, fleet, device
@@ -100,14 +98,17 @@ class HostCollector:
         # On a CPU a compiled call draws its frames one after the other, so that several calls share the work.
         with self._there():
             is_on_cpu = target().platform == "cpu"
-        self._sharing = Sharing(min(num_cores(), fleet.num_envs) if is_on_cpu else 1, "observing")
-        self._observe = jax.jit(fleet.observe)
+        self._sharing = Sharing(min(num_cores(), fleet.num_envs) if is_on_cpu else 1, "seeing")
 
-        def act(mind: Mind, memory: Filter, observation: Any, is_first: Any, key: Any, tick: Any, way: Way) -> Any:
+        def see(mind: Mind, sight: Any) -> Any:
+            observation = fleet.observe(sight)
+            return observation, agent.see(mind, observation)
+
+        def act(mind: Mind, memory: Filter, seen: Any, is_first: Any, key: Any, tick: Any, way: Way) -> Any:
             key = jax.random.fold_in(key, tick)
-            return agent.act(mind, memory, observation, is_first, key, policy=way.policy, is_greedy=way.is_greedy)
+            return agent.act(mind, memory, seen, is_first, key, policy=way.policy, is_greedy=way.is_greedy)
 
-        self._act = eqx.filter_jit(act)
+        self._see, self._act = jax.jit(see), eqx.filter_jit(act)
 
     def bring(self, state: VisionState, key: PRNGKeyArray) -> tuple[Mind, PRNGKeyArray]:
         return (state.mind, key) if self._device is None else jax.device_put((state.mind, key), self._device)
@@ -127,10 +128,8 @@ class HostCollector:
             for tick in range(num_ticks):
                 arrival = self._advance()
                 led_here.append(np.where(arrival.is_first[:, None], np.float32(0.0), self._actions))
-                observation = self._sharing(self._seen, arrival.sight)
-                actions, self._memory = self._act(
-                    mind, self._memory, observation, arrival.is_first, key, np.int32(tick), way
-                )
+                observation, seen = self._sharing(lambda sight: self._seen(mind, sight), arrival.sight)
+                actions, self._memory = self._act(mind, self._memory, seen, arrival.is_first, key, np.int32(tick), way)
                 self._actions = np.asarray(actions)
                 arrivals.append(arrival)
                 observations.append(observation)
@@ -148,9 +147,11 @@ class HostCollector:
         """A context in which programs are compiled for where decisions are made, and run there; for this thread."""
         return contextlib.nullcontext() if self._device is None else jax.default_device(self._device)
 
-    def _seen(self, sight: Any) -> np.ndarray:
+    def _seen(self, mind: Mind, sight: Any) -> tuple[np.ndarray, Any]:
+        """Observations, on the host, and what the encoder makes of them, where it was made."""
         with self._there():
-            return np.asarray(self._observe(sight))
+            observation, seen = self._see(mind, sight)
+            return np.asarray(observation), seen
 
     def _advance(self) -> Arrival:
         if self._seed is None:
@@ -203,8 +204,9 @@ class DeviceCollector:
             course, arrival, memory, led_here = under_way
             tick_key = jax.random.fold_in(key, number)
             observation = self._fleet.observe(arrival.sight)
+            seen = self._agent.see(mind, observation)
             actions, memory = self._agent.act(
-                mind, memory, observation, arrival.is_first, tick_key, policy=way.policy, is_greedy=way.is_greedy
+                mind, memory, seen, arrival.is_first, tick_key, policy=way.policy, is_greedy=way.is_greedy
             )
             led_here = jnp.where(arrival.is_first[:, None], 0.0, led_here)
             course, following = self._fleet.advance(course, actions)

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
@@ -69,7 +70,7 @@ class Loop:
         self.num_ticks = ticks_per_epoch(config, fleet)
         self.steps_per_tick = fleet.num_envs * fleet.action_repeat
         self.on_steps: Callable[[int], None] = lambda num_steps: None
-        self._collector = make_collector(agent, fleet)
+        self._collector = make_collector(agent, fleet, config.decide_on)
         # One call for all that a cycle is due: a device takes long to begin with a program of thousands of kernels.
         self._learner = Learner(agent, max(1, self._updates_due(config.decisions_per_cycle * self.steps_per_tick)))
 
@@ -93,14 +94,11 @@ class Loop:
 
         for cycle, count in enumerate(self._cycles(self.num_ticks)):
             key = jax.random.fold_in(act_key, cycle)
-            if self._collector.is_apart:
-                # It decides as the agent is now, and meanwhile the agent learns.
-                mind, key = self._collector.bring(pupil.agent, key)
+            if not self._collector.is_apart:
                 catch_up()
-            else:
-                catch_up()
-                mind, key = self._collector.bring(pupil.agent, key)
-            with _explained(f"epoch {number}"):
+            mind, key = self._collector.bring(pupil.agent, key)
+            # Whoever decides apart decides as the agent is now, and meanwhile the agent learns.
+            with _meanwhile(catch_up if self._collector.is_apart else None), _explained(f"epoch {number}"):
                 block = self._collector.collect(mind, count, way, key)
                 rows = block.rows()
                 require_sound(rows, self.fleet.name)
@@ -198,6 +196,21 @@ def ticks_per_epoch(config: VisionConfig, fleet: Fleet) -> int:
             f"got {config.steps_per_epoch}"
         )
     return config.steps_per_epoch // whole * (fleet.num_decisions + 1)
+
+
+@contextlib.contextmanager
+def _meanwhile(work: Callable[[], None] | None) -> Iterator[None]:
+    """A context at whose end `work` is done, by another thread.
+
+    Even if nobody waits for a device, handing it work does: once its queue is full, for about as long as it computes.
+    """
+    if work is None:
+        yield
+        return
+    with ThreadPoolExecutor(1, "learning") as aside:
+        done = aside.submit(work)
+        yield
+        done.result()
 
 
 @contextlib.contextmanager

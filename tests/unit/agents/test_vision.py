@@ -145,7 +145,8 @@ def test_acting(after_expansion):
     memory = agent.begin(50)
 
     def act(policy, is_greedy=False, is_first=is_first, memory=memory):
-        return agent.act(state.mind, memory, observation, is_first, key, policy=policy, is_greedy=is_greedy)
+        seen = agent.see(state.mind, observation)
+        return agent.act(state.mind, memory, seen, is_first, key, policy=policy, is_greedy=is_greedy)
 
     uniform, _ = act(Policy.UNIFORM)
     assert uniform.min() < -0.8

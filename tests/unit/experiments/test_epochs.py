@@ -4,6 +4,7 @@ import dataclasses
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import equinox as eqx
@@ -164,6 +165,30 @@ def test_whoever_decides_apart_does_not_wait_for_what_is_due(
     assert loop._collector.brought == brought
     assert epoch.num_updates == 6
     assert int(epoch.standing.agent.num_updates) == 6
+
+
+def test_handing_over_what_is_to_be_learned_does_not_keep_whoever_decides_apart_waiting(
+    config, fleet, agent, fresh, monkeypatch
+):
+    """A device's queue may be full: the call that hands over updates then returns when most of them are done."""
+    loop = Loop(dataclasses.replace(config, updates_per_1000_steps=70), fleet, agent)
+    blocks, learn, was_decided = Random(fleet, is_apart=True), loop._learner.learn, []
+    collect, has_second = blocks.collect, threading.Event()
+
+    def collect_and_tell(*arguments):
+        if len(blocks.brought) == 2:
+            has_second.set()
+        return collect(*arguments)
+
+    def learn_after_deciding(*arguments):
+        was_decided.append(has_second.wait(timeout=30.0))
+        return learn(*arguments)
+
+    monkeypatch.setattr(blocks, "collect", collect_and_tell)
+    monkeypatch.setattr(loop, "_collector", blocks)
+    monkeypatch.setattr(loop._learner, "learn", learn_after_deciding)
+    loop.epoch(1, Standing(fresh, 0, 0), Replay.empty(2, 250, fleet.observation_shape, np.float32, 1, 1))
+    assert was_decided == [True, True]
 
 
 TWO_DEVICES = """

@@ -133,18 +133,18 @@ class WorldModel(eqx.Module):
         self,
         state: State,
         action: Float[Array, "row action"],
-        observation: Array,
+        embedding: Float[Array, "row feature"],
         is_first: Bool[Array, " row"],
         key: PRNGKeyArray,
     ) -> State:
-        """The state once an action was taken and its outcome observed: one step of the filter, for acting."""
+        """The state once an action was taken and its outcome seen by the encoder: one step of the filter, to act."""
         member_key, noise_key = jax.random.split(key)
         goes_on = 1.0 - is_first[:, None].astype(jnp.float32)
         state = State(state.deterministic * goes_on, state.stochastic * goes_on)
         deterministic, _ = self.cell.predict(state, action * goes_on)
         member = jax.random.randint(member_key, (), 0, self.cell.num_members)
         chosen = jax.lax.dynamic_index_in_dim(deterministic, member, keepdims=False)
-        posterior = self.cell.correct(chosen, self.encoder(observation))
+        posterior = self.cell.correct(chosen, embedding)
         noise = jax.random.normal(noise_key, posterior.mean.shape, jnp.float32)
         return State(chosen.astype(jnp.float32), posterior.sample(noise))
 
