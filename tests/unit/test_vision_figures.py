@@ -54,6 +54,14 @@ def test_phases_are_named_where_they_are(run):
     assert named == {"warm-up": 50.0, "expansion": 150.0, "exploitation": 250.0}
 
 
+def test_a_phase_too_short_for_its_name_is_in_the_legend(run):
+    late = [row | {"steps": 9_700 + row["steps"]} if row["epoch"] == 3 else row for row in run.metrics]
+    figure = learning_curves([run._replace(metrics=late)])
+    assert [text.get_text() for text in figure.axes[0].texts] == ["exploitation"]
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()][-2:] == ["warm-up", "expansion"]
+
+
 def test_promises_stand_beside_what_came(run):
     (axes,) = promises(run).axes
     np.testing.assert_array_equal(line(axes, "predicted, pessimistic").get_ydata(), [np.nan, 2.5, 2.5])

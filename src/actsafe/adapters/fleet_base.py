@@ -1,6 +1,7 @@
 """What the training loop knows of its environments, whatever they are."""
 
 import abc
+import functools
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -65,7 +66,11 @@ class Fleet(abc.ABC):
 
     def checked_actions(self, actions: Any) -> npt.NDArray[np.float64]:
         """`actions` as numbers, clipped to [-1, 1], or ValueError before anything has changed."""
-        return check_action(actions, gymnasium.spaces.Box(-1.0, 1.0, (self.num_envs, self.action_dim), np.float32))
+        return check_action(actions, self._action_space)
+
+    @functools.cached_property
+    def _action_space(self) -> gymnasium.spaces.Box:
+        return gymnasium.spaces.Box(-1.0, 1.0, (self.num_envs, self.action_dim), np.float32)
 
 
 def environment_seeds(seed: int, num_envs: int) -> list[int]:

@@ -1,6 +1,5 @@
 """Experience, some ticks of all environments at a time: the agent's compiled decisions, and what they lead to."""
 
-import contextlib
 import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -14,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 from actsafe.adapters.fleet import Arrival, Fleet, ProblemFleet
 from actsafe.adapters.sharing import Sharing
 from actsafe.agents.recipes import Policy
-from actsafe.agents.vision import Filter, Mind, VisionAgent, VisionState
+from actsafe.agents.vision import Filter, Mind, VisionAgent
 from actsafe.data.replay import Rows
 from actsafe.models.networks import target
 from actsafe.problems.cores import num_cores
@@ -56,13 +55,6 @@ class Block:
 class Collector(Protocol):
     """Lets an agent act on environments."""
 
-    is_apart: bool
-    """Whether it acts on a device of its own, so that the learner's may learn meanwhile."""
-
-    def bring(self, state: VisionState, key: PRNGKeyArray) -> tuple[Mind, PRNGKeyArray]:
-        """What the next decisions take, to where they are made."""
-        ...
-
     def begin(self, seed: int) -> None:
         """From now on, new episodes of all environments, which `seed` determines."""
         ...
@@ -72,51 +64,29 @@ class Collector(Protocol):
         ...
 
 
-def make_collector(agent: VisionAgent, fleet: Fleet, decide_on: str = "device") -> Collector:
-    """Simulates on the learner's device where the environments are ours, else on the host, which may decide too."""
-    if isinstance(fleet, ProblemFleet):
-        return DeviceCollector(agent, fleet)
-    return HostCollector(agent, fleet, host() if decide_on == "host" else None)
-
-
-def host() -> Any:
-    """The CPU, if it is not what learns, and if JAX was not told to leave it alone."""
-    try:
-        return None if jax.default_backend() == "cpu" else jax.devices("cpu")[0]
-    except RuntimeError:
-        return None
+def make_collector(agent: VisionAgent, fleet: Fleet) -> Collector:
+    """Decides where the learner is; simulates there too where the environments are ours, else on the host."""
+    return DeviceCollector(agent, fleet) if isinstance(fleet, ProblemFleet) else HostCollector(agent, fleet)
 
 
 class HostCollector:
-    """Environments on the host, and decisions on `device`, or where the learner is if that is None."""
+    """Environments on the host. A tick waits for its actions alone: what was seen is fetched later."""
 
-    def __init__(self, agent: VisionAgent, fleet: Fleet, device: Any = None) -> None:
-        self._agent, self._fleet, self._device = agent, fleet, device
-        self.is_apart = device is not None
+    def __init__(self, agent: VisionAgent, fleet: Fleet) -> None:
+        self._agent, self._fleet = agent, fleet
         self._seed: int | None = None
         self._memory, self._actions = self._at_rest()
-        # On a CPU a compiled call draws its frames one after the other, so that several calls share the work.
-        with self._there():
-            is_on_cpu = target().platform == "cpu"
-        self._sharing = Sharing(min(num_cores(), fleet.num_envs) if is_on_cpu else 1, "seeing")
-
-        def see(mind: Mind, sight: Any) -> Any:
-            observation = fleet.observe(sight)
-            return observation, agent.see(mind, observation)
-
-        def act(mind: Mind, memory: Filter, seen: Any, is_first: Any, key: Any, tick: Any, way: Way) -> Any:
-            key = jax.random.fold_in(key, tick)
-            return agent.act(mind, memory, seen, is_first, key, policy=way.policy, is_greedy=way.is_greedy)
-
-        self._see, self._act = jax.jit(see), eqx.filter_jit(act)
-
-    def bring(self, state: VisionState, key: PRNGKeyArray) -> tuple[Mind, PRNGKeyArray]:
-        return (state.mind, key) if self._device is None else jax.device_put((state.mind, key), self._device)
+        if target().platform == "cpu":
+            # A compiled call draws its frames one after the other, so that several calls share the work.
+            self._sharing = Sharing(min(num_cores(), fleet.num_envs), "seeing")
+            self._see, self._act = jax.jit(self._seen), jax.jit(self._acted, static_argnames="way")
+            self._decide = self._decided_by_threads
+        else:
+            self._decide = jax.jit(self._decided, static_argnames="way")
 
     def _at_rest(self) -> tuple[Filter, np.ndarray]:
         num_envs = self._fleet.num_envs
-        with self._there():
-            return self._agent.begin(num_envs), np.zeros((num_envs, self._fleet.action_dim), np.float32)
+        return self._agent.begin(num_envs), np.zeros((num_envs, self._fleet.action_dim), np.float32)
 
     def begin(self, seed: int) -> None:
         self._seed = seed
@@ -124,15 +94,17 @@ class HostCollector:
 
     def collect(self, mind: Mind, num_ticks: int, way: Way, key: PRNGKeyArray) -> Block:
         arrivals, observations, led_here = [], [], []
-        with self._there():
-            for tick in range(num_ticks):
-                arrival = self._advance()
-                led_here.append(np.where(arrival.is_first[:, None], np.float32(0.0), self._actions))
-                observation, seen = self._sharing(lambda sight: self._seen(mind, sight), arrival.sight)
-                actions, self._memory = self._act(mind, self._memory, seen, arrival.is_first, key, np.int32(tick), way)
-                self._actions = np.asarray(actions)
-                arrivals.append(arrival)
-                observations.append(observation)
+        for tick in range(num_ticks):
+            arrival = self._advance()
+            led_here.append(np.where(arrival.is_first[:, None], np.float32(0.0), self._actions))
+            observation, actions, self._memory = self._decide(
+                mind, self._memory, arrival.sight, arrival.is_first, key, np.int32(tick), way=way
+            )
+            if isinstance(observation, jax.Array):
+                observation.copy_to_host_async()
+            self._actions = np.asarray(actions)
+            arrivals.append(arrival)
+            observations.append(observation)
         return Block(
             lambda: np.stack(observations, axis=1),
             lambda tick: arrivals[tick].sight,
@@ -143,15 +115,26 @@ class HostCollector:
             is_last=np.stack([arrival.is_last for arrival in arrivals], axis=1),
         )
 
-    def _there(self) -> contextlib.AbstractContextManager[Any]:
-        """A context in which programs are compiled for where decisions are made, and run there; for this thread."""
-        return contextlib.nullcontext() if self._device is None else jax.default_device(self._device)
+    def _decided(self, mind: Mind, memory: Filter, sight: Any, *rest: Any, way: Way) -> Any:
+        """Observations, actions and what is remembered, to be compiled as one program."""
+        observation, seen = self._seen(mind, sight)
+        return observation, *self._acted(mind, memory, seen, *rest, way=way)
 
-    def _seen(self, mind: Mind, sight: Any) -> tuple[np.ndarray, Any]:
-        """Observations, on the host, and what the encoder makes of them, where it was made."""
-        with self._there():
-            observation, seen = self._see(mind, sight)
-            return np.asarray(observation), seen
+    def _decided_by_threads(self, mind: Mind, memory: Filter, sight: Any, *rest: Any, way: Way) -> Any:
+        """The same by two programs, of which the first, and most of the work, is done by threads."""
+        observation, seen = self._sharing(lambda own: jax.tree.map(np.asarray, self._see(mind, own)), sight)
+        return observation, *self._act(mind, memory, seen, *rest, way=way)
+
+    def _seen(self, mind: Mind, sight: Any) -> tuple[Array, Array]:
+        """Observations, and what the encoder makes of them."""
+        observation = self._fleet.observe(sight)
+        return observation, self._agent.see(mind, observation)
+
+    def _acted(
+        self, mind: Mind, memory: Filter, seen: Array, is_first: Array, key: PRNGKeyArray, tick: Array, *, way: Way
+    ) -> tuple[Array, Filter]:
+        key = jax.random.fold_in(key, tick)
+        return self._agent.act(mind, memory, seen, is_first, key, policy=way.policy, is_greedy=way.is_greedy)
 
     def _advance(self) -> Arrival:
         if self._seed is None:
@@ -163,16 +146,11 @@ class HostCollector:
 class DeviceCollector:
     """Environments and decisions on the device: a block is one compiled call."""
 
-    is_apart = False
-
     def __init__(self, agent: VisionAgent, fleet: ProblemFleet) -> None:
         self._agent, self._fleet = agent, fleet
         self._under_way: Any = None
         self._begin = jax.jit(fleet.begin)
         self._play = eqx.filter_jit(self._played)
-
-    def bring(self, state: VisionState, key: PRNGKeyArray) -> tuple[Mind, PRNGKeyArray]:
-        return state.mind, key
 
     def begin(self, seed: int) -> None:
         course, arrival = self._begin(self._fleet.streams(seed))

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
@@ -70,7 +69,7 @@ class Loop:
         self.num_ticks = ticks_per_epoch(config, fleet)
         self.steps_per_tick = fleet.num_envs * fleet.action_repeat
         self.on_steps: Callable[[int], None] = lambda num_steps: None
-        self._collector = make_collector(agent, fleet, config.decide_on)
+        self._collector = make_collector(agent, fleet)
         # One call for all that a cycle is due: a device takes long to begin with a program of thousands of kernels.
         self._learner = Learner(agent, max(1, self._updates_due(config.decisions_per_cycle * self.steps_per_tick)))
 
@@ -93,13 +92,9 @@ class Loop:
             pupil.learn(replay, pupil.num_updates + self._updates_owed(pupil, num_rows, num_steps))
 
         for cycle, count in enumerate(self._cycles(self.num_ticks)):
-            key = jax.random.fold_in(act_key, cycle)
-            if not self._collector.is_apart:
-                catch_up()
-            mind, key = self._collector.bring(pupil.agent, key)
-            # Whoever decides apart decides as the agent is now, and meanwhile the agent learns.
-            with _meanwhile(catch_up if self._collector.is_apart else None), _explained(f"epoch {number}"):
-                block = self._collector.collect(mind, count, way, key)
+            catch_up()
+            with _explained(f"epoch {number}"):
+                block = self._collector.collect(pupil.agent.mind, count, way, jax.random.fold_in(act_key, cycle))
                 rows = block.rows()
                 require_sound(rows, self.fleet.name)
             replay = replay.append(rows)
@@ -135,9 +130,9 @@ class Loop:
         """Blocks of ticks under the task's policy at its median; `epoch` and `stream` choose the random numbers."""
         self._collector.begin(self._seed(epoch, stream))
         for cycle, count in enumerate(self._cycles(num_ticks)):
-            mind, key = self._collector.bring(agent, jax.random.fold_in(self._key(epoch, stream), cycle))
+            key = jax.random.fold_in(self._key(epoch, stream), cycle)
             with _explained(f"the evaluation after epoch {epoch}"):
-                block = self._collector.collect(mind, count, EVALUATED, key)
+                block = self._collector.collect(agent.mind, count, EVALUATED, key)
             self.on_steps(count * self.steps_per_tick)
             yield block
 
@@ -196,21 +191,6 @@ def ticks_per_epoch(config: VisionConfig, fleet: Fleet) -> int:
             f"got {config.steps_per_epoch}"
         )
     return config.steps_per_epoch // whole * (fleet.num_decisions + 1)
-
-
-@contextlib.contextmanager
-def _meanwhile(work: Callable[[], None] | None) -> Iterator[None]:
-    """A context at whose end `work` is done, by another thread.
-
-    Even if nobody waits for a device, handing it work does: once its queue is full, for about as long as it computes.
-    """
-    if work is None:
-        yield
-        return
-    with ThreadPoolExecutor(1, "learning") as aside:
-        done = aside.submit(work)
-        yield
-        done.result()
 
 
 @contextlib.contextmanager

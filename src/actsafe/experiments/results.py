@@ -168,7 +168,7 @@ def merge(
     content = {
         "schema": RESULTS_SCHEMA,
         "command": command,
-        "machine": provenance.machine(),
+        "machine": _machine_of(merged),
         "notes": list(kind.notes),
         "summary": kind.summarise(merged),
         "reference": reference if reference is not None else before.get("reference"),
@@ -176,6 +176,15 @@ def merge(
     }
     write_json(path, content)
     return content
+
+
+def _machine_of(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Where all runs were computed, if that was one machine; else the one that writes.
+
+    They need not see the same: whoever only watches runs leaves the accelerator to them.
+    """
+    first = runs[0].get("machine") if runs else None
+    return first if first and all(run.get("machine") == first for run in runs) else provenance.machine()
 
 
 def _identity(run: Mapping[str, Any]) -> tuple[str, str, int]:

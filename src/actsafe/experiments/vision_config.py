@@ -52,9 +52,6 @@ class VisionConfig:
     steps_per_epoch: int = 50_000
     decisions_per_cycle: int = 50
     """Decisions of every environment between two stretches of learning."""
-    decide_on: str = "device"
-    """Who decides about environments that the host simulates: the device that learns, after it has learned, or the
-    host, meanwhile and as the agent was before."""
     updates_per_1000_steps: int = 100
     replay_capacity: int = 500_000
     """Rows, of all environments together, that are kept to learn from: a decision each, or an episode's beginning."""
@@ -66,7 +63,6 @@ class VisionConfig:
     def __post_init__(self) -> None:
         require_known("algorithm", self.algorithm, VISION_RECIPES)
         require_known("observation", self.observation, ("pixels", "state"))
-        require_known("decide_on", self.decide_on, ("device", "host"))
         if not 0 <= self.seed < 2**32:
             raise ConfigError(f"seed must be a number from 0 to 2^32 - 1, got {self.seed}")
         for budget in self.budget if isinstance(self.budget, tuple) else (self.budget,):

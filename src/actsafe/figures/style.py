@@ -30,6 +30,8 @@ WIDTH_INCHES, DPI = 8.0, 200
 SMALL, NORMAL, LARGE = 9.0, 10.0, 11.0
 """Font sizes in points: 1 pt is 1.4 px when a figure of 1600 px is shown 800 px wide."""
 UNBOUNDED = "unbounded"
+MOST_IN_ROW = 5
+"""Explanations that fit below a figure side by side."""
 FORMATS = ("png", "svg", "pdf")
 
 
@@ -80,11 +82,11 @@ def clean(axes: Axes, *, title: str = "", xlabel: str = "", ylabel: str = "") ->
 
 
 def legend(figure: Figure, handles: Sequence[Artist]) -> None:
-    """One row of explanations under the whole figure."""
+    """Explanations under the whole figure: one row, or two where they are many."""
     figure.legend(
         handles=handles,
         loc="outside lower center",
-        ncols=len(handles),
+        ncols=len(handles) if len(handles) <= MOST_IN_ROW else -(-len(handles) // 2),
         fontsize=SMALL,
         labelcolor=INK,
         frameon=False,

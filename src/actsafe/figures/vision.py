@@ -6,13 +6,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
 from actsafe.figures import style
 
 STEPS = "simulator steps"
-PHASE_SHADES = {"warm_up": "#F0F0F0", "expansion": style.SKY + "22"}
+PHASE_SHADES = {"warm_up": "#E8E8E8", "expansion": style.SKY + "33"}
 """Phases that are set off from the rest, which is exploitation."""
+ROOM_FOR_NAME = 0.11
+"""The share of the width that the name of a phase needs."""
 
 
 class VisionRun(NamedTuple):
@@ -49,9 +52,10 @@ def learning_curves(runs: Sequence[VisionRun]) -> Figure:
         axes.set_ylim(bottom=0.0)
     for axes in panels:
         _shade_phases(axes, runs[0].metrics)
-    _name_phases(panels[0], runs[0].metrics)
     _steps_axis(panels[-1])
-    style.legend(figure, [line for line in panels[0].get_lines() if not str(line.get_label()).startswith("_")])
+    left_over = _name_phases(panels[0], runs[0].metrics)
+    lines = [line for line in panels[0].get_lines() if not str(line.get_label()).startswith("_")]
+    style.legend(figure, [*lines, *left_over])
     return figure
 
 
@@ -81,9 +85,9 @@ def promises(run: VisionRun) -> Figure:
         axes.axhline(budget, color=style.DANGER, linestyle=style.DASHES, linewidth=1.4, label=f"budget {budget:g}")
         axes.set_ylim(bottom=0.0)
         _shade_phases(axes, run.metrics)
-    _name_phases(panels[0], run.metrics)
     _steps_axis(panels[-1])
-    style.legend(figure, list(panels[0].get_lines()))
+    left_over = _name_phases(panels[0], run.metrics)
+    style.legend(figure, [*panels[0].get_lines(), *left_over])
     return figure
 
 
@@ -118,12 +122,20 @@ def _shade_phases(axes: Axes, metrics: Sequence[Mapping[str, Any]]) -> None:
             axes.axvspan(begun, ended, color=PHASE_SHADES[phase], linewidth=0, zorder=0)
 
 
-def _name_phases(axes: Axes, metrics: Sequence[Mapping[str, Any]]) -> None:
+def _name_phases(axes: Axes, metrics: Sequence[Mapping[str, Any]]) -> list[Patch]:
+    """Names where there is room for them; what the others are to be told apart by, for a legend."""
     low, high = axes.get_ylim()
     axes.set_ylim(low, high + 0.12 * (high - low))
+    left, right = axes.get_xlim()
+    left_over = []
     for phase, (begun, ended) in _phases(metrics).items():
+        name = phase.replace("_", "-")
+        if ended - begun < ROOM_FOR_NAME * (right - left):
+            left_over.append(Patch(color=PHASE_SHADES.get(phase, "white"), label=name))
+            continue
         place = {"transform": axes.get_xaxis_transform(), "ha": "center", "va": "top", "clip_on": True}
-        axes.text(0.5 * (begun + ended), 0.98, phase.replace("_", "-"), fontsize=style.SMALL, color=style.INK, **place)
+        axes.text(0.5 * (begun + ended), 0.98, name, fontsize=style.SMALL, color=style.INK, **place)
+    return left_over
 
 
 def _phases(metrics: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, int]]:

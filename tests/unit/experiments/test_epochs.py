@@ -1,11 +1,7 @@
 """Acting on the host and on the device is the same, learning from either replay too, and updates keep their ratio."""
 
 import dataclasses
-import os
-import subprocess
-import sys
-import threading
-from pathlib import Path
+import types
 
 import equinox as eqx
 import jax
@@ -17,7 +13,7 @@ from actsafe.agents.phases import Phase
 from actsafe.agents.recipes import Policy
 from actsafe.agents.vision import VisionAgent
 from actsafe.data.replay import HostReplay, Replay
-from actsafe.experiments import epochs
+from actsafe.experiments import collecting, epochs
 from actsafe.experiments.collecting import DeviceCollector, HostCollector, Way
 from actsafe.experiments.epochs import Loop, Standing, ticks_per_epoch
 from actsafe.experiments.learning import Learner
@@ -74,16 +70,20 @@ def fresh(state):
     return jax.tree.map(lambda leaf: leaf.copy() if eqx.is_array(leaf) else leaf, state)
 
 
-def test_host_and_device_collect_the_same(agent, fleet, state):
+def test_host_and_device_collect_the_same(agent, fleet, state, monkeypatch):
+    """The host by threads, and as it does for an accelerator, by one program."""
     collectors = [HostCollector(agent, fleet), DeviceCollector(agent, fleet)]
+    monkeypatch.setattr(collecting, "target", lambda: types.SimpleNamespace(platform="gpu"))
+    collectors.append(HostCollector(agent, fleet))
     blocks = []
     for collector in collectors:
         collector.begin(5)
         parts = [collector.collect(state.mind, 14, Way(Policy.TASK), jax.random.key(n)) for n in range(2)]
         blocks.append([part.rows() for part in parts])
-    for host, device in zip(*blocks, strict=True):
-        for name, left, right in zip(host._fields, host, device, strict=True):
+    for host, device, ahead in zip(*blocks, strict=True):
+        for name, left, right, other in zip(host._fields, host, device, ahead, strict=True):
             np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-6, err_msg=name)
+            np.testing.assert_allclose(left, other, rtol=1e-5, atol=1e-6, err_msg=name)
     # 25 decisions an episode: the second block of 14 ticks begins the next one at tick 26 - 14.
     np.testing.assert_array_equal(np.flatnonzero(blocks[0][1].is_first[0]), [12])
     assert not np.any(blocks[0][1].action[:, 12])
@@ -127,14 +127,10 @@ def test_updates_keep_their_ratio_to_steps(config, fleet, agent, fresh, monkeypa
 
 
 class Random:
-    """Blocks of the right shape, without a policy; remembers how far the agents had come that it was to decide as."""
+    """Blocks of the right shape, without a policy."""
 
-    def __init__(self, fleet, *, is_apart=False):
-        self.fleet, self.is_apart, self.brought = fleet, is_apart, []
-
-    def bring(self, state, key):
-        self.brought.append(int(state.num_updates))
-        return state.mind, key
+    def __init__(self, fleet):
+        self.fleet = fleet
 
     def begin(self, seed):
         self.arrival = self.fleet.reset(seed)
@@ -149,97 +145,6 @@ class Random:
         return epochs.Block(
             lambda: jnp.asarray(observations), lambda tick: None, np.zeros((2, num_ticks, 1), np.float32), *fields
         )
-
-
-@pytest.mark.parametrize(("is_apart", "brought"), [(False, [0, 3]), (True, [0, 0])])
-def test_whoever_decides_apart_does_not_wait_for_what_is_due(
-    is_apart, brought, config, fleet, agent, fresh, monkeypatch
-):
-    """As above. The first of two cycles has 48 steps, which are due 3 updates; the epoch is due 7, of which 6 are whole
-    calls."""
-    config = dataclasses.replace(config, updates_per_1000_steps=70)
-    loop = Loop(config, fleet, agent)
-    monkeypatch.setattr(loop, "_collector", Random(fleet, is_apart=is_apart))
-    replay = Replay.empty(2, 250, fleet.observation_shape, np.float32, 1, 1)
-    epoch = loop.epoch(1, Standing(fresh, 0, 0), replay)
-    assert loop._collector.brought == brought
-    assert epoch.num_updates == 6
-    assert int(epoch.standing.agent.num_updates) == 6
-
-
-def test_handing_over_what_is_to_be_learned_does_not_keep_whoever_decides_apart_waiting(
-    config, fleet, agent, fresh, monkeypatch
-):
-    """A device's queue may be full: the call that hands over updates then returns when most of them are done."""
-    loop = Loop(dataclasses.replace(config, updates_per_1000_steps=70), fleet, agent)
-    blocks, learn, was_decided = Random(fleet, is_apart=True), loop._learner.learn, []
-    collect, has_second = blocks.collect, threading.Event()
-
-    def collect_and_tell(*arguments):
-        if len(blocks.brought) == 2:
-            has_second.set()
-        return collect(*arguments)
-
-    def learn_after_deciding(*arguments):
-        was_decided.append(has_second.wait(timeout=30.0))
-        return learn(*arguments)
-
-    monkeypatch.setattr(blocks, "collect", collect_and_tell)
-    monkeypatch.setattr(loop, "_collector", blocks)
-    monkeypatch.setattr(loop._learner, "learn", learn_after_deciding)
-    loop.epoch(1, Standing(fresh, 0, 0), Replay.empty(2, 250, fleet.observation_shape, np.float32, 1, 1))
-    assert was_decided == [True, True]
-
-
-TWO_DEVICES = """
-import dataclasses
-import jax
-import jax.numpy as jnp
-import numpy as np
-from actsafe.data.replay import Replay
-from actsafe.experiments import collecting, epochs
-from actsafe.experiments.vision_presets import vision_tiny
-from test_epochs import CountingAgent
-
-class Copying(collecting.HostCollector):
-    def bring(self, state, key):
-        return jax.tree.map(jnp.copy, state.mind), key
-
-jax.config.update("jax_disable_most_optimizations", True)
-changes = {"environment": "PointGotoGoal", "task": None, "observation": "state", "options": {"episode_length": 50}}
-config = dataclasses.replace(vision_tiny(), **changes)
-fleet = config.make_fleet()
-made = config.make_agent(fleet)
-agent = CountingAgent(made.surroundings, made.recipe, made.settings)
-first, second = jax.devices()
-found = []
-for collector in (Copying(agent, fleet), collecting.HostCollector(agent, fleet, second)):
-    epochs.make_collector, collector.is_apart = lambda *_: collector, True
-    loop = epochs.Loop(config, fleet, agent)
-    standing = epochs.Standing(jax.jit(agent.init)(jax.random.key(0)), 0, 0)
-    replay = Replay.empty(2, 200, fleet.observation_shape, np.float32, 2, 1)
-    epoch = loop.epoch(5, standing, replay)
-    assert epoch.num_updates > 0
-    assert all(leaf.devices() == {first} for leaf in jax.tree.leaves((epoch.replay.rows, epoch.standing.agent)))
-    found.append((epoch.replay.rows, epoch.standing.agent.num_updates))
-for one, other in zip(*map(jax.tree.leaves, found), strict=True):
-    np.testing.assert_array_equal(one, other)
-assert found[0][0].action.any()
-"""
-
-
-def test_deciding_on_another_device_changes_nothing():
-    """An epoch in which one device learns and the other decides, against both on one."""
-    environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
-    done = subprocess.run(
-        [sys.executable, "-c", TWO_DEVICES],
-        cwd=Path(__file__).parent,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
 
 
 def test_an_epoch_must_be_whole_episodes(config, fleet):

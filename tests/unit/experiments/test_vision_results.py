@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from actsafe.experiments import vision_results
+from actsafe.experiments import provenance, results, vision_results
 from actsafe.experiments.folder import RunFolder
 
 
@@ -113,3 +113,12 @@ def test_runs_that_did_not_say_how_long_they_took_are_summed_up_all_the_same(mon
     (entry,) = vision_results.entries(folder)
     assert entry["wall_seconds"] is None
     assert vision_results.summarise([entry])["actsafe"]["minutes"] == [None]
+
+
+def test_the_file_names_the_machine_that_computed_and_not_the_one_that_watched(tmp_path):
+    (entry,) = vision_results.entries(make_folder())
+    path = tmp_path / "results.json"
+    content = results.merge(path, [entry], command="", kind=vision_results.VISION)
+    assert content["machine"] == {"cpu": "x"}
+    other = {**entry, "seed": 4, "machine": {"cpu": "y"}}
+    assert results.merge(path, [other], command="", kind=vision_results.VISION)["machine"] == provenance.machine()
