@@ -1,17 +1,21 @@
 #!/usr/bin/env bash
 # The runs behind results/vision_*.json, for one NVIDIA H200. What is finished in FOLDER is not computed again.
 #
-#   benchmarks/vision_results.sh goto-goal|cartpole|cartpole-greedy [FOLDER]
+#   benchmarks/vision_results.sh RUN [FOLDER]
 #
-# goto-goal        ActSafe on PointGotoGoal, a million steps, phases shortened in proportion
-# cartpole         ActSafe on the sparse CartpoleSwingup, a million steps, an expansion of 580,000 of them
-# cartpole-greedy  the same without an expansion that explores
+# RUN is one of these, a million steps each. Published weights, if nothing else is said; the released budget.
 #
-# All have the published weights and the released budget. UPDATES (100) is the number of updates per 1000 steps, SEED (0)
-# the seed. ACTSAFE is the command, if it is not `actsafe`.
+# goto-goal             ActSafe on PointGotoGoal, phases shortened in proportion
+# goto-goal-wary        the same with a pessimism that matters
+# cartpole              ActSafe on the sparse CartpoleSwingup, an expansion of 580,000 steps
+# cartpole-greedy       the same without exploration
+# cartpole-bold         ActSafe there with less pessimism and a replay that forgets the warm-up sooner
+# cartpole-bold-greedy  the same without exploration
+#
+# UPDATES (100) is the number of updates per 1000 steps, SEED (0) the seed. ACTSAFE is the command, if it is not `actsafe`.
 set -euo pipefail
-which=${1:?usage: benchmarks/vision_results.sh goto-goal|cartpole|cartpole-greedy [FOLDER]}
-folder=${2:-runs/vision-results}
+which=${1:?usage: benchmarks/vision_results.sh RUN [FOLDER]; RUN as listed in this file}
+folder=${2:-runs/vision-results}/$which
 actsafe=${ACTSAFE:-actsafe}
 short=(steps_per_epoch=20000 schedule.total=1000000 evaluate_every=50 agent.is_budget_released=true
     updates_per_1000_steps="${UPDATES:-100}")
@@ -23,10 +27,14 @@ reproduce() { # EXPERIMENT ALGORITHM SETTING...
 }
 
 goto_goal=(schedule.warm_up=40000 schedule.expansion=100000 replay_capacity=100000)
-cartpole=(schedule.warm_up=20000 schedule.expansion=600000 replay_capacity=200000)
+cartpole=(schedule.warm_up=20000 schedule.expansion=600000)
+bold=(replay_capacity=100000 agent.doubt.pessimism=5)
 case $which in
 goto-goal) reproduce point-goto-goal actsafe "${goto_goal[@]}" ;;
-cartpole) reproduce cartpole-swingup-sparse actsafe "${cartpole[@]}" ;;
-cartpole-greedy) reproduce cartpole-swingup-sparse greedy "${cartpole[@]}" ;;
-*) echo "got '$which', expected goto-goal, cartpole or cartpole-greedy" >&2 && exit 2 ;;
+goto-goal-wary) reproduce point-goto-goal actsafe "${goto_goal[@]}" agent.doubt.pessimism=0.5 ;;
+cartpole) reproduce cartpole-swingup-sparse actsafe "${cartpole[@]}" replay_capacity=200000 ;;
+cartpole-greedy) reproduce cartpole-swingup-sparse greedy "${cartpole[@]}" replay_capacity=200000 ;;
+cartpole-bold) reproduce cartpole-swingup-sparse actsafe "${cartpole[@]}" "${bold[@]}" ;;
+cartpole-bold-greedy) reproduce cartpole-swingup-sparse greedy "${cartpole[@]}" "${bold[@]}" ;;
+*) echo "got '$which', expected one of the runs listed in $0" >&2 && exit 2 ;;
 esac
