@@ -18,6 +18,7 @@ import json
 import shutil
 import zipfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -147,10 +148,12 @@ class RunFolder:
             files["trajectory.npz"] = arrays_to_bytes(episode.trajectory)
 
         def fill(folder: Path) -> None:
-            for name, part in {CHECKPOINT: state, **parts}.items():
-                checksum = self._store.write(folder / name, flatten(part))
-                manifest = {"schema": SCHEMA_VERSION, "config": self.config.digest, "sha256": checksum}
-                write_new(folder / f"{name}.json", _json_bytes(manifest))
+            arrays = {name: flatten(part) for name, part in {CHECKPOINT: state, **parts}.items()}
+            with ThreadPoolExecutor(len(arrays), "writing") as writers:
+                checksums = writers.map(lambda name: self._store.write(folder / name, arrays[name]), arrays)
+                for name, checksum in zip(arrays, checksums, strict=True):
+                    manifest = {"schema": SCHEMA_VERSION, "config": self.config.digest, "sha256": checksum}
+                    write_new(folder / f"{name}.json", _json_bytes(manifest))
 
         write_folder(self._unit_path(number), files, fill)
         self.refresh()
