@@ -3,22 +3,21 @@
 #
 #   benchmarks/vision_results.sh RUN [FOLDER]
 #
-# RUN is one of these, a million steps each. Published weights, if nothing else is said; the released budget.
+# RUN is one of these, a million steps each, with the published weights if nothing else is said:
 #
-# goto-goal             ActSafe on PointGotoGoal, phases shortened in proportion
-# goto-goal-wary        the same with a pessimism that matters
-# cartpole              ActSafe on the sparse CartpoleSwingup, an expansion of 580,000 steps
-# cartpole-greedy       the same without exploration
-# cartpole-bold         ActSafe there with less pessimism and a replay that forgets the warm-up sooner
-# cartpole-bold-greedy  the same without exploration
+# goto-goal        ActSafe on PointGotoGoal, phases shortened in proportion, the released budget
+# goto-goal-wary   the same with a pessimism that matters
+# cartpole         ActSafe on the sparse CartpoleSwingup, an expansion of 580,000 steps, the released budget
+# cartpole-greedy  the same without exploration
+# cartpole-bold    ActSafe there with a tenth of the pessimism and a replay that forgets the warm-up sooner
+# cartpole-bolder  the same, and its actor follows the gradient of doubt
 #
 # UPDATES (100) is the number of updates per 1000 steps, SEED (0) the seed. ACTSAFE is the command, if it is not `actsafe`.
 set -euo pipefail
 which=${1:?usage: benchmarks/vision_results.sh RUN [FOLDER]; RUN as listed in this file}
 folder=${2:-runs/vision-results}/$which
 actsafe=${ACTSAFE:-actsafe}
-short=(steps_per_epoch=20000 schedule.total=1000000 evaluate_every=50 agent.is_budget_released=true
-    updates_per_1000_steps="${UPDATES:-100}")
+short=(steps_per_epoch=20000 schedule.total=1000000 evaluate_every=50 updates_per_1000_steps="${UPDATES:-100}")
 
 reproduce() { # EXPERIMENT ALGORITHM SETTING...
     mkdir -p "$folder"
@@ -26,15 +25,15 @@ reproduce() { # EXPERIMENT ALGORITHM SETTING...
         --results "$folder/$1.json" --set "${short[@]}" "${@:3}"
 }
 
-goto_goal=(schedule.warm_up=40000 schedule.expansion=100000 replay_capacity=100000)
-cartpole=(schedule.warm_up=20000 schedule.expansion=600000)
-bold=(replay_capacity=100000 agent.doubt.pessimism=5)
+goto_goal=(agent.is_budget_released=true schedule.warm_up=40000 schedule.expansion=100000 replay_capacity=100000)
+slow=(agent.is_budget_released=true schedule.warm_up=20000 schedule.expansion=600000 replay_capacity=200000)
+bold=(schedule.warm_up=20000 schedule.expansion=600000 replay_capacity=100000 agent.doubt.pessimism=5)
 case $which in
 goto-goal) reproduce point-goto-goal actsafe "${goto_goal[@]}" ;;
 goto-goal-wary) reproduce point-goto-goal actsafe "${goto_goal[@]}" agent.doubt.pessimism=0.5 ;;
-cartpole) reproduce cartpole-swingup-sparse actsafe "${cartpole[@]}" replay_capacity=200000 ;;
-cartpole-greedy) reproduce cartpole-swingup-sparse greedy "${cartpole[@]}" replay_capacity=200000 ;;
-cartpole-bold) reproduce cartpole-swingup-sparse actsafe "${cartpole[@]}" "${bold[@]}" ;;
-cartpole-bold-greedy) reproduce cartpole-swingup-sparse greedy "${cartpole[@]}" "${bold[@]}" ;;
+cartpole) reproduce cartpole-swingup-sparse actsafe "${slow[@]}" ;;
+cartpole-greedy) reproduce cartpole-swingup-sparse greedy "${slow[@]}" ;;
+cartpole-bold) reproduce cartpole-swingup-sparse actsafe "${bold[@]}" ;;
+cartpole-bolder) reproduce cartpole-swingup-sparse actsafe "${bold[@]}" agent.doubt.is_intrinsic_differentiated=true ;;
 *) echo "got '$which', expected one of the runs listed in $0" >&2 && exit 2 ;;
 esac
