@@ -27,7 +27,7 @@ reproduce() { # EXPERIMENT ALGORITHM SETTING...
 
 goto_goal=(agent.is_budget_released=true schedule.warm_up=40000 schedule.expansion=100000 replay_capacity=100000)
 slow=(agent.is_budget_released=true schedule.warm_up=20000 schedule.expansion=600000 replay_capacity=200000)
-bold=(schedule.warm_up=20000 schedule.expansion=600000 replay_capacity=100000 agent.doubt.pessimism=5)
+bold=(schedule.warm_up=20000 schedule.expansion=600000 replay_capacity=60000 agent.doubt.pessimism=5)
 case $which in
 goto-goal) reproduce point-goto-goal actsafe "${goto_goal[@]}" ;;
 goto-goal-wary) reproduce point-goto-goal actsafe "${goto_goal[@]}" agent.doubt.pessimism=0.5 ;;
