@@ -9,7 +9,7 @@
 # goto-goal-wary   the same with a pessimism that matters
 # cartpole         ActSafe on the sparse CartpoleSwingup, an expansion of 580,000 steps, the released budget
 # cartpole-greedy  the same without exploration
-# cartpole-bold    ActSafe there with a tenth of the pessimism and a replay that forgets the warm-up sooner
+# cartpole-bold    ActSafe there with a tenth of the pessimism, our budget, and a replay that forgets the warm-up sooner
 # cartpole-bolder  the same, and its actor follows the gradient of doubt
 #
 # UPDATES (100) is the number of updates per 1000 steps, SEED (0) the seed. ACTSAFE is the command, if it is not `actsafe`.

@@ -15,7 +15,7 @@ from actsafe.adapters.sharing import Sharing
 from actsafe.agents.recipes import Policy
 from actsafe.agents.vision import Filter, Mind, VisionAgent
 from actsafe.data.replay import Rows
-from actsafe.models.networks import target
+from actsafe.models.rssm.encoder import prefers_products
 from actsafe.problems.cores import num_cores
 
 
@@ -69,6 +69,45 @@ def make_collector(agent: VisionAgent, fleet: Fleet) -> Collector:
     return DeviceCollector(agent, fleet) if isinstance(fleet, ProblemFleet) else HostCollector(agent, fleet)
 
 
+class Deciding:
+    """What every tick does with an arrival, in two parts; to be compiled."""
+
+    def __init__(self, agent: VisionAgent, fleet: Fleet) -> None:
+        self._agent, self._fleet = agent, fleet
+
+    def see(self, mind: Mind, sight: Any) -> tuple[Array, Array]:
+        """Observations, and what the encoder makes of them."""
+        observation = self._fleet.observe(sight)
+        return observation, self._agent.see(mind, observation)
+
+    def act(
+        self, mind: Mind, memory: Filter, seen: Array, is_first: Array, key: PRNGKeyArray, tick: Array, *, way: Way
+    ) -> tuple[Array, Filter]:
+        """Actions, and what is remembered."""
+        key = jax.random.fold_in(key, tick)
+        return self._agent.act(mind, memory, seen, is_first, key, policy=way.policy, is_greedy=way.is_greedy)
+
+    def __call__(self, mind: Mind, memory: Filter, sight: Any, *rest: Any, way: Way) -> tuple[Array, Array, Filter]:
+        """Both: observations, actions and what is remembered."""
+        observation, seen = self.see(mind, sight)
+        return observation, *self.act(mind, memory, seen, *rest, way=way)
+
+
+class DecidingByThreads:
+    """The same by two programs, of which the first, and most of the work, is done by threads.
+
+    For CPUs, where a compiled call draws its frames one after the other.
+    """
+
+    def __init__(self, deciding: Deciding, num_threads: int) -> None:
+        self._see, self._act = jax.jit(deciding.see), jax.jit(deciding.act, static_argnames="way")
+        self._sharing = Sharing(num_threads, "seeing")
+
+    def __call__(self, mind: Mind, memory: Filter, sight: Any, *rest: Any, way: Way) -> tuple[Any, Array, Filter]:
+        observation, seen = self._sharing(lambda own: jax.tree.map(np.asarray, self._see(mind, own)), sight)
+        return observation, *self._act(mind, memory, seen, *rest, way=way)
+
+
 class HostCollector:
     """Environments on the host. A tick waits for its actions alone: what was seen is fetched later."""
 
@@ -76,13 +115,12 @@ class HostCollector:
         self._agent, self._fleet = agent, fleet
         self._seed: int | None = None
         self._memory, self._actions = self._at_rest()
-        if target().platform == "cpu":
-            # A compiled call draws its frames one after the other, so that several calls share the work.
-            self._sharing = Sharing(min(num_cores(), fleet.num_envs), "seeing")
-            self._see, self._act = jax.jit(self._seen), jax.jit(self._acted, static_argnames="way")
-            self._decide = self._decided_by_threads
-        else:
-            self._decide = jax.jit(self._decided, static_argnames="way")
+        deciding = Deciding(agent, fleet)
+        self._decide: Callable[..., Any] = (
+            DecidingByThreads(deciding, min(num_cores(), fleet.num_envs))
+            if prefers_products()
+            else jax.jit(deciding, static_argnames="way")
+        )
 
     def _at_rest(self) -> tuple[Filter, np.ndarray]:
         num_envs = self._fleet.num_envs
@@ -115,27 +153,6 @@ class HostCollector:
             is_last=np.stack([arrival.is_last for arrival in arrivals], axis=1),
         )
 
-    def _decided(self, mind: Mind, memory: Filter, sight: Any, *rest: Any, way: Way) -> Any:
-        """Observations, actions and what is remembered, to be compiled as one program."""
-        observation, seen = self._seen(mind, sight)
-        return observation, *self._acted(mind, memory, seen, *rest, way=way)
-
-    def _decided_by_threads(self, mind: Mind, memory: Filter, sight: Any, *rest: Any, way: Way) -> Any:
-        """The same by two programs, of which the first, and most of the work, is done by threads."""
-        observation, seen = self._sharing(lambda own: jax.tree.map(np.asarray, self._see(mind, own)), sight)
-        return observation, *self._act(mind, memory, seen, *rest, way=way)
-
-    def _seen(self, mind: Mind, sight: Any) -> tuple[Array, Array]:
-        """Observations, and what the encoder makes of them."""
-        observation = self._fleet.observe(sight)
-        return observation, self._agent.see(mind, observation)
-
-    def _acted(
-        self, mind: Mind, memory: Filter, seen: Array, is_first: Array, key: PRNGKeyArray, tick: Array, *, way: Way
-    ) -> tuple[Array, Filter]:
-        key = jax.random.fold_in(key, tick)
-        return self._agent.act(mind, memory, seen, is_first, key, policy=way.policy, is_greedy=way.is_greedy)
-
     def _advance(self) -> Arrival:
         if self._seed is None:
             return self._fleet.step(self._actions)
@@ -148,6 +165,7 @@ class DeviceCollector:
 
     def __init__(self, agent: VisionAgent, fleet: ProblemFleet) -> None:
         self._agent, self._fleet = agent, fleet
+        self._deciding = Deciding(agent, fleet)
         self._under_way: Any = None
         self._begin = jax.jit(fleet.begin)
         self._play = eqx.filter_jit(self._played)
@@ -180,11 +198,8 @@ class DeviceCollector:
 
         def tick(under_way: Any, number: Int[Array, ""]) -> Any:
             course, arrival, memory, led_here = under_way
-            tick_key = jax.random.fold_in(key, number)
-            observation = self._fleet.observe(arrival.sight)
-            seen = self._agent.see(mind, observation)
-            actions, memory = self._agent.act(
-                mind, memory, seen, arrival.is_first, tick_key, policy=way.policy, is_greedy=way.is_greedy
+            observation, actions, memory = self._deciding(
+                mind, memory, arrival.sight, arrival.is_first, key, number, way=way
             )
             led_here = jnp.where(arrival.is_first[:, None], 0.0, led_here)
             course, following = self._fleet.advance(course, actions)

@@ -1,6 +1,5 @@
 """The paper's experiments from pixels by name, and one that is small enough to try out."""
 
-import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping
 
@@ -25,11 +24,12 @@ def safety_gym_dense(environment: str) -> VisionConfig:
 def safety_gym_sparse(robot: str, task: str) -> VisionConfig:
     """A Safety-Gym task of the paper with its sparse reward: a longer expansion, and a policy that begins calm."""
     schedule = StepSchedule(expansion=EXPANSION_OF_SPARSE[task], total=LENGTH_OF_SPARSE.get(task, 5_000_000))
-    agent = VisionSettings(doubt=_doubt(1e-3), actor_critic=ActorCriticSettings(initial_std=0.025))
-    if task == "GotoGoal":
-        agent = dataclasses.replace(agent, model=WorldModelSettings(member_noise=0.05))
-    else:
-        agent = dataclasses.replace(agent, doubt=_doubt(1e-3, ratio_scale=25.0, intrinsic=0.1))
+    is_goto_goal = task == "GotoGoal"
+    agent = VisionSettings(
+        model=WorldModelSettings(member_noise=0.05) if is_goto_goal else WorldModelSettings(),
+        doubt=_doubt(1e-3) if is_goto_goal else _doubt(1e-3, ratio_scale=25.0, intrinsic=0.1),
+        actor_critic=ActorCriticSettings(initial_std=0.025),
+    )
     return VisionConfig(environment=f"{robot}{task}Sparse", schedule=schedule, agent=agent)
 
 

@@ -15,7 +15,7 @@ WIDTH, HEIGHT = 4.4, 3.1
 """Inches."""
 SHADES = {"seed": style.GRID, "warm_up": style.GRID, "expansion": style.SKY + "55", "exploitation": style.GREEN + "40"}
 """Of phases."""
-ROOM_FOR_NAME = 0.2
+ROOM_FOR_NAME = style.NAME_INCHES / WIDTH
 """The share of the width that the name of a phase needs."""
 RIBBON_PAD = 24
 """Points between the axes and a title above the ribbon of phases."""

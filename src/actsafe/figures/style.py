@@ -29,6 +29,8 @@ DANGER_SHADE, HATCH, DASHES, DOTS = DANGER + "12", "////", (0, (5, 2.5)), (0, (1
 WIDTH_INCHES, DPI = 8.0, 200
 SMALL, NORMAL, LARGE = 9.0, 10.0, 11.0
 """Font sizes in points: 1 pt is 1.4 px when a figure of 1600 px is shown 800 px wide."""
+NAME_INCHES = 0.88
+"""What the name of a phase needs."""
 UNBOUNDED = "unbounded"
 MOST_IN_ROW = 5
 """Explanations that fit below a figure side by side."""

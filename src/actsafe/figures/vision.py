@@ -10,11 +10,12 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
 from actsafe.figures import style
+from actsafe.figures.panels import short
 
 STEPS = "simulator steps"
 PHASE_SHADES = {"warm_up": "#E8E8E8", "expansion": style.SKY + "33"}
 """Phases that are set off from the rest, which is exploitation."""
-ROOM_FOR_NAME = 0.11
+ROOM_FOR_NAME = style.NAME_INCHES / style.WIDTH_INCHES
 """The share of the width that the name of a phase needs."""
 
 
@@ -151,12 +152,4 @@ def _phases(metrics: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, int]]:
 def _steps_axis(axes: Axes) -> None:
     axes.set_xlim(left=0)
     axes.set_xlabel(STEPS, fontsize=style.NORMAL, color=style.INK)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
-
-
-def _short(steps: float) -> str:
-    """1500000 as 1.5M."""
-    for size, letter in ((1_000_000, "M"), (1_000, "k")):
-        if steps >= size:
-            return f"{steps / size:g}{letter}"
-    return f"{steps:g}"
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))

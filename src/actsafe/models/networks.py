@@ -10,14 +10,6 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 
-def target() -> Any:
-    """The device that programs are compiled for: the default one, or the one that a `jax.default_device` names."""
-    chosen: Any = getattr(jax.config, "jax_default_device", None)
-    if chosen is None or isinstance(chosen, str):
-        return jax.devices(chosen)[0]
-    return chosen
-
-
 class Dense(eqx.Module):
     """x W + b."""
 

@@ -1,7 +1,6 @@
 """Acting on the host and on the device is the same, learning from either replay too, and updates keep their ratio."""
 
 import dataclasses
-import types
 
 import equinox as eqx
 import jax
@@ -73,7 +72,7 @@ def fresh(state):
 def test_host_and_device_collect_the_same(agent, fleet, state, monkeypatch):
     """The host by threads, and as it does for an accelerator, by one program."""
     collectors = [HostCollector(agent, fleet), DeviceCollector(agent, fleet)]
-    monkeypatch.setattr(collecting, "target", lambda: types.SimpleNamespace(platform="gpu"))
+    monkeypatch.setattr(collecting, "prefers_products", lambda: False)
     collectors.append(HostCollector(agent, fleet))
     blocks = []
     for collector in collectors:

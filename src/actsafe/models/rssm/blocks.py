@@ -15,8 +15,6 @@ from jax.experimental import pallas as pl
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
-from actsafe.models.networks import target
-
 triton: Any
 try:
     from jax.experimental.pallas import triton
@@ -43,7 +41,7 @@ Entries = Int[Array, " entry"]
 
 def is_for_nvidia() -> bool:
     """Whether programs are compiled for a device of NVIDIA's."""
-    return "NVIDIA" in target().device_kind
+    return jax.default_backend() == "gpu" and "NVIDIA" in jax.devices()[0].device_kind
 
 
 def is_usable(num_rows: int, dtype: DTypeLike) -> bool:

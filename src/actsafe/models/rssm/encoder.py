@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, UInt8
 
-from actsafe.models.networks import MLP, elu, product, shifted, target
+from actsafe.models.networks import MLP, elu, product, shifted
 
 KERNEL, STRIDE = 4, 2
 LAYOUT = ("NHWC", "HWIO", "NHWC")
@@ -22,7 +22,7 @@ FEW_CHANNELS = 8
 
 def prefers_products() -> bool:
     """Whether the device that programs are compiled for is a CPU."""
-    return target().platform == "cpu"
+    return jax.default_backend() == "cpu"
 
 
 class Encoder(eqx.Module):
