@@ -30,7 +30,7 @@ slow=(agent.is_budget_released=true schedule.warm_up=20000 schedule.expansion=60
 bold=(schedule.warm_up=20000 schedule.expansion=600000 replay_capacity=60000 agent.doubt.pessimism=5)
 case $which in
 goto-goal) reproduce point-goto-goal actsafe "${goto_goal[@]}" ;;
-goto-goal-wary) reproduce point-goto-goal actsafe "${goto_goal[@]}" agent.doubt.pessimism=0.5 ;;
+goto-goal-wary) reproduce point-goto-goal actsafe "${goto_goal[@]}" agent.doubt.pessimism=0.7 ;;
 cartpole) reproduce cartpole-swingup-sparse actsafe "${slow[@]}" ;;
 cartpole-greedy) reproduce cartpole-swingup-sparse greedy "${slow[@]}" ;;
 cartpole-bold) reproduce cartpole-swingup-sparse actsafe "${bold[@]}" ;;

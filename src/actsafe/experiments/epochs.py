@@ -21,6 +21,7 @@ from actsafe.experiments.learning import Learner, Sums, added
 from actsafe.experiments.recording import Outcome, Tally
 from actsafe.experiments.settings import ConfigError
 from actsafe.experiments.vision_config import VisionConfig
+from actsafe.models.rssm.blocks import is_for_nvidia
 
 TRAINING, EVALUATION = 0, 1
 """Random streams of an epoch; whoever has other uses for its agent takes later ones."""
@@ -86,6 +87,7 @@ class Loop:
         pupil = Pupil(self._learner, standing.agent, int(standing.num_updates), learn_key, phase)
         tally, num_rows = self._tally(), (number - 1) * self.num_ticks
         self._collector.begin(self._seed(number, TRAINING))
+        self._compile_ahead(number, standing.agent, replay)
 
         def catch_up() -> None:
             """Learn what the steps so far are due."""
@@ -135,6 +137,12 @@ class Loop:
                 block = self._collector.collect(agent.mind, count, EVALUATED, key)
             self.on_steps(count * self.steps_per_tick)
             yield block
+
+    def _compile_ahead(self, number: int, agent: VisionState, replay: AnyReplay) -> None:
+        """Where compiling takes longest, let this phase's program and the last one's be compiled beside all else."""
+        if is_for_nvidia() and isinstance(replay, Replay):
+            for epoch in (number, self.config.num_units):
+                self._learner.compile_ahead(agent, replay, self.config.phase(epoch))
 
     def _cycles(self, num_ticks: int) -> Iterator[int]:
         """Ticks of each cycle; the last is short if it must be."""

@@ -1,5 +1,7 @@
 """Many updates in one compiled call, on windows drawn from a replay of either kind."""
 
+import concurrent.futures
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -43,16 +45,34 @@ class Learner:
         choices = {"donate": "all-except-first", "compiler_options": compiler_options()}
         self._from_device = eqx.filter_jit(self._learn_from_device, **choices)
         self._from_host = eqx.filter_jit(self._learn_from_host, **choices)
+        self._ahead: dict[Phase, concurrent.futures.Future[Any]] = {}
+
+    def compile_ahead(self, state: VisionState, replay: Replay, phase: Phase) -> None:
+        """Have a phase's program compiled by a thread, while whoever calls goes on; asked again, do nothing.
+
+        To trace it takes this thread's time; to compile it takes several times as long.
+        """
+        phase = _taught_as(phase)
+        if phase in self._ahead:
+            return
+        keys = jax.random.split(jax.random.key(0))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
+            lowered = self._from_device.lower((replay, *keys, phase), state)
+        thread = concurrent.futures.ThreadPoolExecutor(1, "compiling")
+        self._ahead[phase] = thread.submit(lowered.compile)
+        thread.shutdown(wait=False)
 
     def learn(
         self, state: VisionState, replay: Replay | HostReplay, key: PRNGKeyArray, phase: Phase
     ) -> tuple[VisionState, Sums]:
         """The agent after `num_updates` updates, and the sums of what they reported."""
-        # During the warm-up the same is learned as during the expansion, by the same program.
-        phase = Phase.EXPANSION if phase is Phase.WARM_UP else phase
+        phase = _taught_as(phase)
         sample_key, update_key = jax.random.split(key)
         if isinstance(replay, Replay):
-            return self._from_device((replay, sample_key, update_key, phase), state)
+            ahead = self._ahead.get(phase)
+            program = self._from_device if ahead is None else ahead.result()
+            return program((replay, sample_key, update_key, phase), state)
         settings = self._agent.settings
         rows = replay.sample_many(sample_key, self.num_updates, settings.batch_size, settings.sequence_length)
         return self._from_host((rows, update_key, phase), state)
@@ -75,6 +95,11 @@ class Learner:
         keys = jax.random.split(key, self.num_updates)
         state, reported = self._agent.learn(state, sample, draws, keys, phase)
         return state, jax.tree.map(lambda values: jnp.sum(values, axis=0).astype(jnp.float32), reported)
+
+
+def _taught_as(phase: Phase) -> Phase:
+    """During the warm-up the same is learned as during the expansion, by the same program."""
+    return Phase.EXPANSION if phase is Phase.WARM_UP else phase
 
 
 @jax.jit

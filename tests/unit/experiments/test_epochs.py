@@ -125,6 +125,30 @@ def test_updates_keep_their_ratio_to_steps(config, fleet, agent, fresh, monkeypa
     assert np.cumsum(updates).tolist() == [6, 12, 21]
 
 
+def test_a_program_compiled_ahead_learns_the_same(config, fleet, agent, fresh, monkeypatch):
+    """Warm-up, expansion and two epochs after it: two programs, each compiled once, and none when it is needed."""
+
+    def run(standing):
+        loop = Loop(config, fleet, agent)
+        monkeypatch.setattr(loop, "_collector", Random(fleet))
+        replay, learned = Replay.empty(2, 250, fleet.observation_shape, np.float32, 1, 1), []
+        for number in (1, 2, 3, 4):
+            if number == 2 and loop._learner._ahead:
+                monkeypatch.setattr(loop._learner, "_from_device", None)
+            epoch = loop.epoch(number, standing, replay)
+            standing, replay = epoch.standing, epoch.replay
+            learned.append(epoch.learned)
+        return learned, list(loop._learner._ahead)
+
+    config = dataclasses.replace(config, updates_per_1000_steps=70)
+    copied = jax.tree.map(lambda leaf: leaf.copy() if eqx.is_array(leaf) else leaf, fresh)
+    learned, ahead = run(Standing(fresh, 0, 0))
+    assert ahead == []
+    monkeypatch.setattr(epochs, "is_for_nvidia", lambda: True)
+    assert run(Standing(copied, 0, 0)) == (learned, [Phase.EXPANSION, Phase.EXPLOITATION])
+    assert all(entry["luck"] > 0.0 for entry in learned)
+
+
 class Random:
     """Blocks of the right shape, without a policy."""
 
