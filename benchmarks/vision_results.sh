@@ -9,7 +9,8 @@
 # goto-goal-wary   the same with a pessimism that matters
 # cartpole         ActSafe on the sparse CartpoleSwingup, an expansion of 580,000 steps, the released budget
 # cartpole-greedy  the same without exploration
-# cartpole-bold    ActSafe there with a tenth of the pessimism, our budget, and a replay that forgets the warm-up sooner
+# cartpole-bold    ActSafe there, an expansion of 700,000 steps with a tenth of the pessimism, our budget, and a replay that forgets
+#                  the warm-up sooner
 # cartpole-bolder  the same, and its actor follows the gradient of doubt
 #
 # UPDATES (100) is the number of updates per 1000 steps, SEED (0) the seed. ACTSAFE is the command, if it is not `actsafe`.
@@ -27,7 +28,7 @@ reproduce() { # EXPERIMENT ALGORITHM SETTING...
 
 goto_goal=(agent.is_budget_released=true schedule.warm_up=40000 schedule.expansion=100000 replay_capacity=100000)
 slow=(agent.is_budget_released=true schedule.warm_up=20000 schedule.expansion=600000 replay_capacity=200000)
-bold=(schedule.warm_up=20000 schedule.expansion=600000 replay_capacity=60000 agent.doubt.pessimism=5)
+bold=(schedule.warm_up=20000 schedule.expansion=700000 replay_capacity=60000 agent.doubt.pessimism=5)
 case $which in
 goto-goal) reproduce point-goto-goal actsafe "${goto_goal[@]}" ;;
 goto-goal-wary) reproduce point-goto-goal actsafe "${goto_goal[@]}" agent.doubt.pessimism=0.7 ;;
