@@ -9,9 +9,10 @@
 # goto-goal-wary   the same with a pessimism that matters
 # cartpole         ActSafe on the sparse CartpoleSwingup, an expansion of 580,000 steps, the released budget
 # cartpole-greedy  the same without exploration
-# cartpole-bold    ActSafe there, an expansion of 700,000 steps with a tenth of the pessimism, our budget, and a replay that forgets
-#                  the warm-up sooner
+# cartpole-bold    ActSafe there: exploring until step 700,000, a tenth of the pessimism, our budget, and a replay that
+#                  forgets the warm-up by step 160,000
 # cartpole-bolder  the same, and its actor follows the gradient of doubt
+# cartpole-steady  as cartpole-bold, but the replay forgets nothing, and dreams from its last 120,000 steps count
 #
 # UPDATES (100) is the number of updates per 1000 steps, SEED (0) the seed. ACTSAFE is the command, if it is not `actsafe`.
 set -euo pipefail
@@ -28,13 +29,19 @@ reproduce() { # EXPERIMENT ALGORITHM SETTING...
 
 goto_goal=(agent.is_budget_released=true schedule.warm_up=40000 schedule.expansion=100000 replay_capacity=100000)
 slow=(agent.is_budget_released=true schedule.warm_up=20000 schedule.expansion=600000 replay_capacity=200000)
-bold=(schedule.warm_up=20000 schedule.expansion=700000 replay_capacity=60000 agent.doubt.pessimism=5)
+bold=(schedule.warm_up=20000 schedule.expansion=700000 agent.doubt.pessimism=5)
 case $which in
 goto-goal) reproduce point-goto-goal actsafe "${goto_goal[@]}" ;;
 goto-goal-wary) reproduce point-goto-goal actsafe "${goto_goal[@]}" agent.doubt.pessimism=0.7 ;;
 cartpole) reproduce cartpole-swingup-sparse actsafe "${slow[@]}" ;;
 cartpole-greedy) reproduce cartpole-swingup-sparse greedy "${slow[@]}" ;;
-cartpole-bold) reproduce cartpole-swingup-sparse actsafe "${bold[@]}" ;;
-cartpole-bolder) reproduce cartpole-swingup-sparse actsafe "${bold[@]}" agent.doubt.is_intrinsic_differentiated=true ;;
+cartpole-bold) reproduce cartpole-swingup-sparse actsafe "${bold[@]}" replay_capacity=60000 ;;
+cartpole-bolder)
+    reproduce cartpole-swingup-sparse actsafe "${bold[@]}" replay_capacity=60000 \
+        agent.doubt.is_intrinsic_differentiated=true
+    ;;
+cartpole-steady)
+    reproduce cartpole-swingup-sparse actsafe "${bold[@]}" replay_capacity=500000 agent.recent_rows=60000
+    ;;
 *) echo "got '$which', expected one of the runs listed in $0" >&2 && exit 2 ;;
 esac

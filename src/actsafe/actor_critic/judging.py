@@ -23,7 +23,7 @@ makes the rows of larger products. In front it would have to be moved for each."
 
 
 class Imagined(NamedTuple):
-    """What dreams say of a policy; means over all imagined decisions."""
+    """What dreams say of a policy; means over all imagined decisions, of costs and doubt over those that count."""
 
     returns: Float[Array, "critic time row"]
     """λ-returns of the reward and of every pessimistic cost."""
@@ -54,6 +54,8 @@ class Judge:
     is_outcome_averaged: bool = False
     """Whether rewards and costs are means over what all members expect (the released code), or those of the believed
     one (the paper)."""
+    is_counted: tuple[bool, ...] = (True,)
+    """Of so many neighbouring rows, again and again, whether they count against the budgets; all teach the critics."""
     dtype: Any = jnp.float32
 
     def __call__(self, critics: MLP, model: WorldModel, dreamt: Dream, noise: DreamNoise, aim: Aim) -> Lessons:
@@ -122,7 +124,7 @@ class Judge:
     def _evaluate(
         self, model: WorldModel, aim: Aim, features: Array, values: Array, doubt: Array, everyone: Array | None
     ) -> tuple[Float[Array, " output"], Imagined]:
-        """The loss −Σ_t γ^t R_t and then the pessimistic cost returns, means over all dreamt states."""
+        """The loss −Σ_t γ^t R_t, a mean over all dreamt states, and then those of the pessimistic cost returns."""
         settings = self.settings
         reward, costs = model.outcome(features[1:] if everyone is None else everyone)
         if everyone is not None:
@@ -136,11 +138,26 @@ class Judge:
             for cost, value in zip(pessimistic, values[1:], strict=True)
         ]
         weights = discount_weights(settings.discount, settings.horizon)[:, None]
-        outputs = jnp.stack([-jnp.mean(weights * returns[0]), *(jnp.mean(cost) for cost in returns[1:])])
+        outputs = jnp.stack([-jnp.mean(weights * returns[0]), *(self._counted(cost) for cost in returns[1:])])
         imagined = Imagined(
-            jnp.stack(returns), outputs[0], outputs[1:], jnp.mean(reward), jnp.mean(costs, axis=(0, 1)), jnp.mean(doubt)
+            jnp.stack(returns),
+            outputs[0],
+            outputs[1:],
+            jnp.mean(reward),
+            self._counted(costs),
+            self._counted(doubt),
         )
         return outputs, jax.lax.stop_gradient(imagined)
+
+    def _counted(self, values: Float[Array, "time row *entry"]) -> Float[Array, " *entry"]:
+        """Means over all times and the rows that count."""
+        if all(self.is_counted):
+            return jnp.mean(values, axis=(0, 1))
+        num_times, _, *entry = values.shape
+        by_place = values.reshape(num_times, -1, len(self.is_counted), *entry)
+        share = sum(self.is_counted) / len(self.is_counted)
+        weights = jnp.asarray(self.is_counted, values.dtype).reshape(1, 1, -1, *(1 for _ in entry)) / share
+        return jnp.mean(weights * by_place, axis=(0, 1, 2))
 
     def _critic_lessons(
         self, judged: Judged, returns: Float[Array, "critic time row"], wishes: Dream

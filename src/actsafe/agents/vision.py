@@ -58,6 +58,10 @@ class VisionSettings:
     """Sequences in a batch."""
     sequence_length: int = 50
     """Rows of each."""
+    recent_rows: int = 0
+    """Which dreams count against the budgets. 0: all, wherever in the replay they begin, as in the released code. Else
+    half of every batch is from the newest so many rows, of all environments together, and dreams that begin there
+    count: what the agent did long ago still teaches everyone, but is no longer what its policies are said to cost."""
     model_rate: float = 3e-4
     """Learning rate of the world model."""
     reward_scale: float = 1.0
@@ -72,7 +76,8 @@ class VisionSettings:
     """Steps of a loop in one piece: more compile longer and run faster on an accelerator. 0 is 10 there, and 1 else."""
 
     def __post_init__(self) -> None:
-        for name, least in (("batch_size", 1), ("sequence_length", 1), ("unroll", 0)):
+        batch_size = 2 if self.recent_rows else 1
+        for name, least in (("recent_rows", 0), ("batch_size", batch_size), ("sequence_length", 1), ("unroll", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"agent.{name} must be at least {least}, got {getattr(self, name)}")
         for name in ("model_rate", "reward_scale"):
@@ -80,6 +85,11 @@ class VisionSettings:
                 raise ValueError(f"agent.{name} must be positive, got {getattr(self, name)}")
         if self.precision not in PRECISIONS:
             raise ValueError(f"agent.precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}")
+
+    @property
+    def is_counted(self) -> tuple[bool, ...]:
+        """Of each sequence of a batch, whether dreams that begin in it count against the budgets."""
+        return tuple(not self.recent_rows or place >= self.batch_size // 2 for place in range(self.batch_size))
 
 
 class Mind(NamedTuple):
@@ -159,6 +169,7 @@ class VisionAgent:
             doubt.measure(),
             is_doubt_differentiated=doubt.is_intrinsic_differentiated,
             is_outcome_averaged=doubt.is_outcome_averaged,
+            is_counted=self.settings.is_counted,
             dtype=self._dtype,
         )
         step = self.recipe.step(self.settings.step, actor_critic.actor_rate)

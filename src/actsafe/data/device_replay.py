@@ -73,25 +73,29 @@ class Replay(eqx.Module):
         require_fitting(self.rows, rows)
         return _append(self, rows)
 
-    def sample(self, key: PRNGKeyArray, batch: int, length: int) -> Rows:
+    def sample(self, key: PRNGKeyArray, batch: int, length: int, recent: int = 0) -> Rows:
         """Windows (batch, time): any environment, and any `length` successive ticks of it, with the same chance.
 
-        A window never leads from the newest row to the oldest. It may cross the beginning of an episode (`is_first`).
+        Where `recent` is given, the second half of the windows is from every environment's newest so many rows, or
+        from all that there are. A window never leads from the newest row to the oldest. It may cross the beginning of
+        an episode (`is_first`).
         May be traced; ask `can_sample` before, for a compiled program cannot complain.
         """
         if not isinstance(self.count, Tracer):
             require_enough(self, length)
-        environments, starts = draw_windows(key, self.count, batch=batch, length=length, num_envs=self.num_envs)
+        environments, starts = draw_windows(
+            key, self.count, batch=batch, length=length, num_envs=self.num_envs, recent=recent
+        )
         ticks = self.position - self.count + starts[:, None] + jnp.arange(length, dtype=jnp.int32)[None]
         places = (environments[:, None], ticks % self.capacity)
         # One gather of whole frames. All places are in bounds, which spares a check of every byte.
         return jax.tree.map(lambda store: store.at[places].get(mode="promise_in_bounds"), self.rows)
 
-    def sample_many(self, key: PRNGKeyArray, num: int, batch: int, length: int) -> Rows:
+    def sample_many(self, key: PRNGKeyArray, num: int, batch: int, length: int, recent: int = 0) -> Rows:
         """`num` samples (num, batch, time), each with its own of the keys into which `key` is split."""
         if not isinstance(self.count, Tracer):
             require_enough(self, length)
-        return _sample_many(self, key, num=num, batch=batch, length=length)
+        return _sample_many(self, key, num=num, batch=batch, length=length, recent=recent)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The rows it has (environment, time, ...) by field, oldest first: all that is needed to restore it."""
@@ -122,19 +126,21 @@ def _append(replay: Replay, rows: Rows) -> Replay:
     )
 
 
-@functools.partial(jax.jit, static_argnames=("num", "batch", "length"))
-def _sample_many(replay: Replay, key: PRNGKeyArray, num: int, batch: int, length: int) -> Rows:
-    return jax.vmap(lambda own_key: replay.sample(own_key, batch, length))(jax.random.split(key, num))
+@functools.partial(jax.jit, static_argnames=("num", "batch", "length", "recent"))
+def _sample_many(replay: Replay, key: PRNGKeyArray, num: int, batch: int, length: int, recent: int) -> Rows:
+    return jax.vmap(lambda own_key: replay.sample(own_key, batch, length, recent))(jax.random.split(key, num))
 
 
-@functools.partial(jax.jit, static_argnames=("batch", "length", "num_envs"))
+@functools.partial(jax.jit, static_argnames=("batch", "length", "num_envs", "recent"))
 def draw_windows(
-    key: PRNGKeyArray, count: Int[Array, ""], *, batch: int, length: int, num_envs: int
+    key: PRNGKeyArray, count: Int[Array, ""], *, batch: int, length: int, num_envs: int, recent: int
 ) -> tuple[Int[Array, " batch"], Int[Array, " batch"]]:
-    """Environments, and first ticks of windows, counted from the oldest row."""
-    num_starts = count - length + 1
-    windows = jax.random.randint(key, (batch,), 0, num_envs * num_starts, jnp.int32)
-    return windows // num_starts, windows % num_starts
+    """Environments, and first ticks of windows, counted from the oldest row; `recent` as for `Replay.sample`."""
+    num_starts = jnp.broadcast_to(count - length + 1, (batch,))
+    is_recent = (jnp.arange(batch) >= batch // 2) & (recent > 0)
+    num_drawn = jnp.where(is_recent, jnp.minimum(num_starts, max(1, recent - length + 1)), num_starts)
+    windows = jax.random.randint(key, (batch,), 0, num_envs * num_drawn, jnp.int32)
+    return windows // num_drawn, num_starts - num_drawn + windows % num_drawn
 
 
 def require_enough(replay: Any, length: int) -> None:

@@ -59,19 +59,19 @@ class HostReplay:
         self.count = min(self.count + num_ticks, self.capacity)
         return self
 
-    def sample(self, key: PRNGKeyArray, batch: int, length: int) -> Rows:
+    def sample(self, key: PRNGKeyArray, batch: int, length: int, recent: int = 0) -> Rows:
         """Windows (batch, time) on the device: any environment, and any successive ticks, with the same chance."""
-        return Rows(*(field[0] for field in self._gathered(key[None], batch, length)))
+        return Rows(*(field[0] for field in self._gathered(key[None], batch, length, recent)))
 
-    def sample_many(self, key: PRNGKeyArray, num: int, batch: int, length: int) -> Rows:
+    def sample_many(self, key: PRNGKeyArray, num: int, batch: int, length: int, recent: int = 0) -> Rows:
         """`num` samples (num, batch, time) on the device, for one compiled call."""
-        return self._gathered(jax.random.split(key, num), batch, length)
+        return self._gathered(jax.random.split(key, num), batch, length, recent)
 
-    def _gathered(self, keys: Array, batch: int, length: int) -> Rows:
+    def _gathered(self, keys: Array, batch: int, length: int, recent: int) -> Rows:
         require_enough(self, length)
         count = jnp.asarray(self.count, jnp.int32)
         environments, starts = jax.vmap(
-            lambda key: draw_windows(key, count, batch=batch, length=length, num_envs=self.num_envs)
+            lambda key: draw_windows(key, count, batch=batch, length=length, num_envs=self.num_envs, recent=recent)
         )(keys)
         first = self.position - self.count + np.asarray(starts)[..., None]
         places = (np.asarray(environments)[..., None], (first + np.arange(length)) % self.capacity)

@@ -73,19 +73,22 @@ class Learner:
             ahead = self._ahead.get(phase)
             program = self._from_device if ahead is None else ahead.result()
             return program((replay, sample_key, update_key, phase), state)
-        settings = self._agent.settings
-        rows = replay.sample_many(sample_key, self.num_updates, settings.batch_size, settings.sequence_length)
+        rows = replay.sample_many(sample_key, self.num_updates, *self._batch(replay))
         return self._from_host((rows, update_key, phase), state)
 
     def _learn_from_device(self, source: Any, state: VisionState) -> tuple[VisionState, Sums]:
         replay, sample_key, update_key, phase = source
-        settings = self._agent.settings
 
         def sample(key: PRNGKeyArray) -> Any:
-            return replay.sample(key, settings.batch_size, settings.sequence_length)
+            return replay.sample(key, *self._batch(replay))
 
         # With these keys `sample_many` would draw the same: both kinds of replay give the same batches.
         return self._scan(state, sample, jax.random.split(sample_key, self.num_updates), update_key, phase)
+
+    def _batch(self, replay: Replay | HostReplay) -> tuple[int, int, int]:
+        """Windows of a batch, their rows, and from how many of an environment's newest half of them are."""
+        settings = self._agent.settings
+        return settings.batch_size, settings.sequence_length, settings.recent_rows // replay.num_envs
 
     def _learn_from_host(self, source: Any, state: VisionState) -> tuple[VisionState, Sums]:
         rows, update_key, phase = source

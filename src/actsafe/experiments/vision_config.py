@@ -71,12 +71,13 @@ class VisionConfig:
         whole = ("image_size", "num_envs", "action_repeat", "steps_per_epoch", "decisions_per_cycle")
         require_at_least(1, self, *whole, "evaluation_episodes")
         require_at_least(0, self, "evaluate_every", "updates_per_1000_steps")
-        if self.replay_capacity < self.num_envs * self.agent.sequence_length:
-            raise ConfigError(
-                f"replay_capacity must hold a sequence of agent.sequence_length = {self.agent.sequence_length} for "
-                f"each of {self.num_envs} environments, {self.num_envs * self.agent.sequence_length} in all, "
-                f"got {self.replay_capacity}"
-            )
+        least = self.num_envs * self.agent.sequence_length
+        for name, rows in (("replay_capacity", self.replay_capacity), ("agent.recent_rows", self.agent.recent_rows)):
+            if rows < least and not (name == "agent.recent_rows" and rows == 0):
+                raise ConfigError(
+                    f"{name} must hold a sequence of agent.sequence_length = {self.agent.sequence_length} for each of "
+                    f"{self.num_envs} environments, {least} in all, got {rows}"
+                )
         for name in ("warm_up", "expansion", "total"):
             steps = getattr(self.schedule, name)
             if steps % self.steps_per_epoch:

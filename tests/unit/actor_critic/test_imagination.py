@@ -66,13 +66,22 @@ def plainly(learner, model, critics, start, noise, actor):
     of_reward = lambda_returns(jnp.stack(rewards), jnp.stack([v[0] for v in values]), discount=0.99, trace=0.95)
     of_cost = lambda_returns(jnp.stack(costs), jnp.stack([v[1] for v in values]), discount=0.99, trace=0.95)
     weights = jnp.asarray([1.0, 0.99, 0.99**2])[:, None]
-    return jnp.stack([-jnp.mean(weights * of_reward), jnp.mean(of_cost)])
+    counting = np.flatnonzero(np.tile(learner.judge.is_counted, rows.size // len(learner.judge.is_counted)))
+    return jnp.stack([-jnp.mean(weights * of_reward), jnp.mean(of_cost[:, counting])])
 
 
-@pytest.mark.parametrize(("is_averaged", "is_differentiated"), [(False, False), (True, False), (False, True)])
-def test_actor_gradients_equal_plain_differentiation(is_averaged, is_differentiated, key):
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {},
+        {"is_outcome_averaged": True},
+        {"is_doubt_differentiated": True},
+        {"is_counted": (True, False)},
+    ],
+)
+def test_actor_gradients_equal_plain_differentiation(choices, key):
     model = make_model(key)
-    judge = Judge(SETTINGS, EpistemicNorm(), is_outcome_averaged=is_averaged, is_doubt_differentiated=is_differentiated)
+    judge = Judge(SETTINGS, EpistemicNorm(), **choices)
     learner = Learner(judge, LBSGD(), (5.0,))
     learned = learner.init(9, 2, key)
     actor, critics = learned.actor.tree, learned.critics.tree

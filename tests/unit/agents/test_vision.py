@@ -138,6 +138,24 @@ def test_the_same_keys_give_the_same_state(after_expansion):
         np.testing.assert_array_equal(one, two)
 
 
+def test_dreams_from_recent_rows_alone_may_count(after_expansion):
+    """Of a batch of two the second sequence is recent: where dreams from the first begin changes no cost."""
+    agents, (_, _, state, _, _) = (make_agent(), make_agent(recent_rows=8)), after_expansion
+    # Neighbours are of different sequences: every second one is of the second.
+    moved = jax.tree.map(lambda leaf: leaf.at[0::2].add(1.0), state.starts)
+    states = [dataclasses.replace(state, starts=starts) for starts in (state.starts, moved)]
+    key = jax.random.key(4)
+    (whole, whole_moved), (recent, recent_moved) = (
+        [jax.jit(agent.update)(state, make_rows(key), key)[1] for state in states] for agent in agents
+    )
+    for name in ("task/cost_0", "task/cost_return_0", "exploration/margin_0", "task/doubt"):
+        assert float(recent[name]) == pytest.approx(float(recent_moved[name]), rel=1e-6)
+        assert float(whole[name]) != pytest.approx(float(whole_moved[name]), rel=1e-3)
+        assert float(whole[name]) != pytest.approx(float(recent[name]), rel=1e-3)
+    assert float(recent["task/reward"]) == pytest.approx(float(whole["task/reward"]), rel=1e-6)
+    assert float(recent["task/reward"]) != pytest.approx(float(recent_moved["task/reward"]), rel=1e-3)
+
+
 def test_acting(after_expansion):
     agent, _, state, _, _ = after_expansion
     key = jax.random.key(3)
@@ -187,6 +205,8 @@ def test_every_constraint_has_a_margin_of_its_own_and_rewards_have_a_scale():
 def test_bad_settings_say_what_to_do():
     with pytest.raises(ValueError, match="float32, bfloat16, got 'float16'"):
         VisionSettings(precision="float16")
+    with pytest.raises(ValueError, match=r"agent\.batch_size must be at least 2, got 1"):
+        VisionSettings(batch_size=1, recent_rows=500)
     with pytest.raises(ValueError, match=r"actor_critic\.horizon must be at least 1, got 0"):
         ActorCriticSettings(horizon=0)
     with pytest.raises(ValueError, match=r"model\.num_members must be at least 1, got 0"):

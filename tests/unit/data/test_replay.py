@@ -84,16 +84,26 @@ def test_all_windows_have_the_same_chance(key):
     assert np.sum((counts - 1000.0) ** 2 / 1000.0) < 40.8
 
 
+@KINDS
+@pytest.mark.parametrize(("recent", "first"), [(4, 9), (3, 10), (8, 5), (20, 5)])
+def test_half_of_the_windows_may_be_recent(kind, recent, first, key):
+    """Rows 5 to 12 are there. Windows of 3 begin at 5 to 10; those in the newest `recent` rows not before `first`."""
+    replay = kind.empty(*LAYOUT).append(block(0, 6)).append(block(6, 13))
+    starts = np.asarray(replay.sample(key, 601, 3, recent).reward)[:, 0] % 100.0
+    np.testing.assert_array_equal(np.unique(starts[:300]), np.arange(5, 11))
+    np.testing.assert_array_equal(np.unique(starts[300:]), np.arange(first, 11))
+
+
 def test_host_and_device_draw_the_same(key):
     replays = [kind.empty(*LAYOUT).append(block(0, 7)).append(block(7, 12)) for kind in (Replay, HostReplay)]
     for first, second in zip(*(replay.sample(key, 4, 5) for replay in replays), strict=True):
         np.testing.assert_array_equal(first, second)
         assert first.dtype == second.dtype
-    many = [replay.sample_many(key, 3, 4, 5) for replay in replays]
+    many = [replay.sample_many(key, 3, 4, 5, 6) for replay in replays]
     for first, second in zip(*many, strict=True):
         np.testing.assert_array_equal(first, second)
     # The second of three is what the second of three keys gives.
-    alone = replays[1].sample(jax.random.split(key, 3)[1], 4, 5)
+    alone = replays[1].sample(jax.random.split(key, 3)[1], 4, 5, 6)
     np.testing.assert_array_equal(many[0].reward[1], alone.reward)
     assert many[0].reward.shape == (3, 4, 5)
 

@@ -95,7 +95,11 @@ def filled(kind, fleet):
     return replay.append(jax.tree.map(np.array, rows))
 
 
-def test_both_replays_teach_the_same(agent, fleet, state):
+@pytest.mark.parametrize("recent_rows", [0, 20])
+def test_both_replays_teach_the_same(agent, fleet, state, recent_rows):
+    agent = CountingAgent(
+        agent.surroundings, agent.recipe, dataclasses.replace(agent.settings, recent_rows=recent_rows)
+    )
     found = []
     for kind in (Replay, HostReplay):
         copied = jax.tree.map(lambda leaf: leaf.copy() if eqx.is_array(leaf) else leaf, state)
