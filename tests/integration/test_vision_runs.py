@@ -223,7 +223,7 @@ def test_plot_draws_what_the_folder_holds(actsafe, finished):
         (("--set", "schedule.expansion=250"), "schedule.expansion must be a multiple of steps_per_epoch = 100"),
         (("--set", "replay_capacity=3"), "replay_capacity must hold a sequence"),
         (("--set", "agent.recent_rows=3"), "agent.recent_rows must hold a sequence"),
-        (("--set", "agent.model.stochastic=0"), "model.stochastic must be at least 1"),
+        (("--set", "agent.model.stochastic=0"), "agent.model.stochastic must be at least 1"),
         (("--set", "agent.model.stochastik=8"), "agent.model.stochastic"),
         (("--set", "options.lenght=3"), "lenght"),
         (("--log", "tensorbord"), "'tensorboard'"),

@@ -25,10 +25,10 @@ class ActorCriticSettings:
     def __post_init__(self) -> None:
         for name in ("horizon", "actor_width", "actor_depth", "critic_width", "critic_depth"):
             if getattr(self, name) < 1:
-                raise ValueError(f"actor_critic.{name} must be at least 1, got {getattr(self, name)}")
+                raise ValueError(f"agent.actor_critic.{name} must be at least 1, got {getattr(self, name)}")
         for name in ("discount", "cost_discount", "trace"):
             if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"actor_critic.{name} must be at least 0 and below 1, got {getattr(self, name)}")
+                raise ValueError(f"agent.actor_critic.{name} must be at least 0 and below 1, got {getattr(self, name)}")
         for name in ("initial_std", "actor_rate", "critic_rate"):
             if not 0 < getattr(self, name) < float("inf"):
-                raise ValueError(f"actor_critic.{name} must be positive, got {getattr(self, name)}")
+                raise ValueError(f"agent.actor_critic.{name} must be positive, got {getattr(self, name)}")

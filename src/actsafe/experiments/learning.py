@@ -52,7 +52,7 @@ class Learner:
 
         To trace it takes this thread's time; to compile it takes several times as long.
         """
-        phase = _taught_as(phase)
+        phase = self._taught_as(phase)
         if phase in self._ahead:
             return
         keys = jax.random.split(jax.random.key(0))
@@ -67,7 +67,7 @@ class Learner:
         self, state: VisionState, replay: Replay | HostReplay, key: PRNGKeyArray, phase: Phase
     ) -> tuple[VisionState, Sums]:
         """The agent after `num_updates` updates, and the sums of what they reported."""
-        phase = _taught_as(phase)
+        phase = self._taught_as(phase)
         sample_key, update_key = jax.random.split(key)
         if isinstance(replay, Replay):
             ahead = self._ahead.get(phase)
@@ -85,6 +85,11 @@ class Learner:
         # With these keys `sample_many` would draw the same: both kinds of replay give the same batches.
         return self._scan(state, sample, jax.random.split(sample_key, self.num_updates), update_key, phase)
 
+    def _taught_as(self, phase: Phase) -> Phase:
+        """One of the phases in which the same is learned: during the warm-up what the expansion learns, and always the
+        same where nobody explores."""
+        return Phase.EXPANSION if phase is Phase.WARM_UP or not self._agent.recipe.explores else phase
+
     def _batch(self, replay: Replay | HostReplay) -> tuple[int, int, int]:
         """Windows of a batch, their rows, and from how many of an environment's newest half of them are."""
         settings = self._agent.settings
@@ -98,11 +103,6 @@ class Learner:
         keys = jax.random.split(key, self.num_updates)
         state, reported = self._agent.learn(state, sample, draws, keys, phase)
         return state, jax.tree.map(lambda values: jnp.sum(values, axis=0).astype(jnp.float32), reported)
-
-
-def _taught_as(phase: Phase) -> Phase:
-    """During the warm-up the same is learned as during the expansion, by the same program."""
-    return Phase.EXPANSION if phase is Phase.WARM_UP else phase
 
 
 @jax.jit

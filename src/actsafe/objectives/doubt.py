@@ -75,10 +75,10 @@ class DoubtSettings:
 
     def __post_init__(self) -> None:
         if self.form not in FORMS:
-            raise ValueError(f"doubt.form must be one of {', '.join(FORMS)}, got {self.form!r}")
+            raise ValueError(f"agent.doubt.form must be one of {', '.join(FORMS)}, got {self.form!r}")
         for name in ("ratio_scale", "intrinsic", "pessimism", "optimism"):
             if not 0 <= getattr(self, name) < float("inf"):
-                raise ValueError(f"doubt.{name} must be a finite number of at least 0, got {getattr(self, name)}")
+                raise ValueError(f"agent.doubt.{name} must be a finite number of at least 0, got {getattr(self, name)}")
 
     def measure(self) -> Doubt:
         """The measure asked for."""

@@ -207,7 +207,7 @@ def test_bad_settings_say_what_to_do():
         VisionSettings(precision="float16")
     with pytest.raises(ValueError, match=r"agent\.batch_size must be at least 2, got 1"):
         VisionSettings(batch_size=1, recent_rows=500)
-    with pytest.raises(ValueError, match=r"actor_critic\.horizon must be at least 1, got 0"):
+    with pytest.raises(ValueError, match=r"agent\.actor_critic\.horizon must be at least 1, got 0"):
         ActorCriticSettings(horizon=0)
-    with pytest.raises(ValueError, match=r"model\.num_members must be at least 1, got 0"):
+    with pytest.raises(ValueError, match=r"agent\.model\.num_members must be at least 1, got 0"):
         WorldModelSettings(num_members=0)

@@ -49,9 +49,9 @@ class WorldModelSettings:
         for field in dataclasses.fields(self):
             value, least = getattr(self, field.name), 1 if field.type is int else 0
             if not value >= least:
-                raise ValueError(f"model.{field.name} must be at least {least}, got {value}")
+                raise ValueError(f"agent.model.{field.name} must be at least {least}, got {value}")
         if self.balance > 1:
-            raise ValueError(f"model.balance must lie between 0 and 1, got {self.balance}")
+            raise ValueError(f"agent.model.balance must lie between 0 and 1, got {self.balance}")
 
 
 class Outcome(NamedTuple):
