@@ -15,6 +15,39 @@ from actsafe.experiments.vision_runner import VisionTrainer
 AnyTrainer = Trainer | VisionTrainer
 
 
+class Pace:
+    """How fast work goes on of late.
+
+    What comes first is compiled first: the first mark counts only until there is another, or, of `num_side_by_side`
+    that work at the same time, until each may have had one.
+    """
+
+    LATE = 5
+    """Marks that are looked back, of each that works."""
+
+    def __init__(self, done: int = 0, num_side_by_side: int = 1) -> None:
+        self._marks, self._beginning = [(time.monotonic(), done)], num_side_by_side
+
+    def mark(self, done: int) -> None:
+        """So much is done by now."""
+        self._marks.append((time.monotonic(), done))
+
+    @property
+    def speed(self) -> float:
+        """What is done in a second; 0 before the first mark."""
+        number = len(self._marks) - 1
+        since = max(0, number - self.LATE * self._beginning)
+        if since < self._beginning < number:
+            since = self._beginning
+        (then, before), (now, done) = self._marks[since], self._marks[-1]
+        return (done - before) / max(now - then, 1e-9)
+
+    def seconds_left(self, total: int) -> float:
+        """Until `total` is done."""
+        last, done = self._marks[-1]
+        return max(0.0, (total - done) / max(self.speed, 1e-9) - (time.monotonic() - last))
+
+
 class Display(Protocol):
     """What is told how the work goes on."""
 
@@ -78,7 +111,7 @@ class _Bar:
 class _Lines:
     def __init__(self, trainer: AnyTrainer, console: Console, label: str) -> None:
         self._trainer, self._console, self._label = trainer, console, label
-        self._started, self._done = time.monotonic(), 0
+        self._started, self._done, self._pace = time.monotonic(), 0, Pace()
         self._total = trainer.num_decisions_from(trainer.folder.num_committed)
 
     def decisions(self, count: int) -> None:
@@ -89,14 +122,13 @@ class _Lines:
         number = rows[0][config.unit]
         if number == 0:
             return
-        elapsed = time.monotonic() - self._started
-        left = (self._total - self._done) * elapsed / max(self._done, 1)
-        rate = self._done * self._trainer.progress_scale / max(elapsed, 1e-9)
+        self._pace.mark(self._done)
+        is_over, elapsed = self._done >= self._total, time.monotonic() - self._started
         parts = [
             f"{self._label}  {config.unit} {number} of {config.num_units}",
             self._trainer.describe(rows),
-            f"{rate:.1f} {self._trainer.progress_unit}/s",
-            f"{duration(left)} left" if left > 0 else f"done in {duration(elapsed)}",
+            f"{self._pace.speed * self._trainer.progress_scale:.1f} {self._trainer.progress_unit}/s",
+            f"done in {duration(elapsed)}" if is_over else f"{duration(self._pace.seconds_left(self._total))} left",
         ]
         self._console.print("  ".join(parts), soft_wrap=True, highlight=False)
 

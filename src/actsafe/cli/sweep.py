@@ -15,7 +15,7 @@ from tyro.conf import arg
 
 from actsafe.cli import vision_tables
 from actsafe.cli.crew import Crew, Task, actsafe_command, hanging_up_stops
-from actsafe.cli.progress import duration
+from actsafe.cli.progress import Pace, duration
 from actsafe.cli.stopping import Stopped, StopRequests
 from actsafe.cli.working import console
 from actsafe.experiments.folder import RunFolder
@@ -144,6 +144,7 @@ class _Watch:
         self._seen = {seed: _done(run) for seed, run in sweep.runs.items()}
         self._started, self._begun = time.monotonic(), sum(self._seen.values())
         self._total = self._num_units * len(sweep.runs)
+        self._pace = Pace(self._begun, len(sweep.runs))
         if progress is not None:
             title = f"{sweep.config.algorithm}  seeds {sweep.listed}"
             self._bar = progress.add_task(title, total=self._total, completed=self._begun, left="")
@@ -157,6 +158,7 @@ class _Watch:
             with contextlib.suppress(StorageError):
                 for row in _rows(run, self._seen[seed]):
                     self._seen[seed] += 1
+                    self._pace.mark(sum(self._seen.values()))
                     self._show(seed, row)
         if self._progress is not None:
             self._progress.update(self._bar, completed=sum(self._seen.values()), left=self._left())
@@ -171,12 +173,12 @@ class _Watch:
         self._out.print("  ".join(parts), soft_wrap=True, highlight=False, markup=False)
 
     def _left(self) -> str:
-        done, elapsed = sum(self._seen.values()), time.monotonic() - self._started
+        done = sum(self._seen.values())
         if done == self._total:
-            return f"all done in {duration(elapsed)}"
-        if done == self._begun:
+            return f"all done in {duration(time.monotonic() - self._started)}"
+        if done <= self._begun or self._pace.speed <= 0:
             return "first epochs under way"
-        return f"{duration((self._total - done) * elapsed / (done - self._begun))} left for all"
+        return f"{duration(self._pace.seconds_left(self._total))} left for all"
 
 
 def _rows(run: RunFolder, seen: int) -> list[dict[str, Any]]:
