@@ -17,6 +17,7 @@ from workloads import growth_exponent
 
 from actsafe.agents.phases import Phase
 from actsafe.agents.vision import VisionAgent, VisionState
+from actsafe.experiments.learning import compiler_options
 
 CLAIM = "On an accelerator an update of twice the batch, members or seeds takes less than twice the time."
 
@@ -67,7 +68,7 @@ class Program:
             self._state = jax.tree.map(lambda leaf: jnp.stack([leaf] * sizes.num_seeds), self._state)
             self._keys = jax.vmap(lambda key: jax.random.split(key, sizes.num_seeds), out_axes=1)(self._keys)
         started = time.perf_counter()
-        program = jax.jit(learn, donate_argnums=0)
+        program = jax.jit(learn, donate_argnums=0, compiler_options=compiler_options())
         self._compiled = program.lower(self._state, self._replay, self._keys).compile()
         self.compile_seconds = time.perf_counter() - started
         self.flop = count(learn, self._state, self._replay, self._keys)
