@@ -5,12 +5,20 @@ annotations in beartype. It must be installed before `actsafe` is first imported
 """
 
 import os
+from importlib import metadata
 
 # Before JAX is imported, and in the environment so that processes which a test starts have it too.
 os.environ["JAX_PLATFORMS"] = "cpu"
-# Most programs here are small and run once or twice: optimising them takes longer than it saves. In front, so that
-# whoever sets the level otherwise is heard. Processes that a test starts need it too: another level, other last bits.
-os.environ["XLA_FLAGS"] = f"--xla_backend_optimization_level=0 {os.environ.get('XLA_FLAGS', '')}".strip()
+# Most programs here are small and run once or twice: optimising them takes longer than it saves, and so do XLA's newer
+# emitters of fused loops (a release that does not know this flag would not start). In front, so that whoever sets these
+# otherwise is heard. Processes that a test starts need them too: another level, other last bits.
+os.environ["XLA_FLAGS"] = " ".join(
+    [
+        "--xla_backend_optimization_level=0",
+        *["--xla_cpu_use_fusion_emitters=false"][: metadata.version("jaxlib").startswith(("0.10.", "0.11."))],
+        os.environ.get("XLA_FLAGS", ""),
+    ]
+).strip()
 # Matrices here are small: threads of the linear algebra library would only wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 

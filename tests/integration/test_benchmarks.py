@@ -46,14 +46,12 @@ ARGUMENTS = {"vision_growth": ("--only", "seeds")}
 def results(tmp_path_factory):
     """What each benchmark printed with --quick, and wrote; all started at once, each in its own process."""
     folder = tmp_path_factory.mktemp("benchmarks")
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_backend_optimization_level=0"}
     processes = {
         name: subprocess.Popen(
             [sys.executable, BENCHMARKS / f"{name}.py", "--quick", "--out", folder / f"{name}.json", *asked],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=environment,
         )
         for name, asked in {**dict.fromkeys(SCRIPTS, ()), **ARGUMENTS}.items()
     }
