@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The runs behind results/vision_*.json, for one NVIDIA H200. What is finished in FOLDER is not computed again.
+# The runs behind results/vision_*.json, for one NVIDIA H200 if nothing else is said. What is finished in FOLDER is not
+# computed again.
 #
 #   benchmarks/vision_results.sh RUN [FOLDER]
 #
@@ -11,26 +12,42 @@
 # cartpole-bold    ActSafe there: exploring until step 700,000, a tenth of the pessimism, our budget, and a replay that
 #                  forgets the warm-up by step 160,000
 # cartpole-bolder  the same, and its actor follows the gradient of doubt
-# cartpole-steady  as cartpole-bold after a warm-up of 60,000 steps, but the replay forgets nothing, and dreams that begin
-#                  in its last 120,000 steps count
+# cartpole-steady  ActSafe there: exploring until step 700,000, our budget, a pessimism of 20, a replay that forgets
+#                  nothing, dreams that begin in the last epoch's rows count, and steps of recovery are as long as others
 #
-# UPDATES (100) is the number of updates per 1000 steps, SEED (0) the seed, and ALGORITHM (actsafe) may be another row of
-# the table, for instance greedy, with a FOLDER of its own. ACTSAFE is the command, if it is not `actsafe`.
+# And of 400,000 steps from state with small networks, for a CPU, about a quarter of an hour for an algorithm and seed:
+#
+# cartpole-state           as cartpole-steady
+# cartpole-state-recent    the same with the released factor on steps of recovery, 0.01
+# cartpole-state-released  with that factor, and dreams count wherever in the replay they begin, as released
+#
+# UPDATES (100, from state 30) is the number of updates per 1000 steps, SEEDS (0) the seeds, and ALGORITHMS (actsafe) may
+# be other rows of the table, such as greedy. ACTSAFE is the command, if it is not `actsafe`.
 set -euo pipefail
 which=${1:?usage: benchmarks/vision_results.sh RUN [FOLDER]; RUN as listed in this file}
 folder=${2:-runs/vision-results}/$which
 actsafe=${ACTSAFE:-actsafe}
 short=(steps_per_epoch=20000 schedule.total=1000000 evaluate_every=50 updates_per_1000_steps="${UPDATES:-100}")
+read -ra algorithms <<< "${ALGORITHMS:-actsafe}"
+read -ra seeds <<< "${SEEDS:-0}"
 
 reproduce() { # EXPERIMENT SETTING...
     mkdir -p "$folder"
-    $actsafe reproduce "$1" --algorithms "${ALGORITHM:-actsafe}" --seeds "${SEED:-0}" --out "$folder/$1" \
+    $actsafe reproduce "$1" --algorithms "${algorithms[@]}" --seeds "${seeds[@]}" --out "$folder/$1" \
         --results "$folder/$1.json" --set "${short[@]}" "${@:2}"
 }
 
 goto_goal=(agent.is_budget_released=true schedule.warm_up=40000 schedule.expansion=100000 replay_capacity=100000)
 slow=(agent.is_budget_released=true schedule.warm_up=20000 schedule.expansion=600000 replay_capacity=200000)
 bold=(schedule.expansion=700000 agent.doubt.pessimism=5)
+steady=(schedule.warm_up=20000 agent.doubt.pessimism=20 agent.recent_rows=10000
+    agent.step.barrier.recovery_step=1.0)
+state=(observation=state schedule.expansion=200000 schedule.total=400000 updates_per_1000_steps="${UPDATES:-30}"
+    agent.precision=float32 agent.batch_size=8 agent.sequence_length=16 agent.model_rate=6e-4
+    agent.model.deterministic=48 agent.model.stochastic=12 agent.model.hidden=48
+    agent.model.head_width=64 agent.model.head_depth=2
+    agent.actor_critic.actor_width=64 agent.actor_critic.actor_depth=2 agent.actor_critic.actor_rate=2e-4
+    agent.actor_critic.critic_width=64 agent.actor_critic.critic_depth=2 agent.actor_critic.critic_rate=2e-4)
 short_replay=(schedule.warm_up=20000 replay_capacity=60000)
 case $which in
 goto-goal) reproduce point-goto-goal "${goto_goal[@]}" ;;
@@ -40,8 +57,13 @@ cartpole-bold) reproduce cartpole-swingup-sparse "${short_replay[@]}" "${bold[@]
 cartpole-bolder)
     reproduce cartpole-swingup-sparse "${short_replay[@]}" "${bold[@]}" agent.doubt.is_intrinsic_differentiated=true
     ;;
-cartpole-steady)
-    reproduce cartpole-swingup-sparse schedule.warm_up=60000 agent.recent_rows=60000 "${bold[@]}"
+cartpole-steady) reproduce cartpole-swingup-sparse schedule.expansion=700000 "${steady[@]}" ;;
+cartpole-state) reproduce cartpole-swingup-sparse "${steady[@]}" "${state[@]}" ;;
+cartpole-state-recent)
+    reproduce cartpole-swingup-sparse "${steady[@]}" "${state[@]}" agent.step.barrier.recovery_step=0.01
+    ;;
+cartpole-state-released)
+    reproduce cartpole-swingup-sparse "${steady[@]}" "${state[@]}" agent.step.barrier.recovery_step=0.01 agent.recent_rows=0
     ;;
 *) echo "got '$which', expected one of the runs listed in $0" >&2 && exit 2 ;;
 esac
