@@ -116,6 +116,43 @@ def test_strict_recovery_is_short_enough_to_descend():
     np.testing.assert_allclose(direction, np.array([5.0, 3.0]) / 800, rtol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("factor", "num_onwards", "slowest", "fastest"),
+    [
+        # Far inside, steps are (1/M₀) / lr = 1.0417 times the gradient, 1; 300 of them fill Adam's first moment. A step
+        # of recovery leaves 0.9 of it: after n of them it is 1.0417 · 0.9ⁿ - factor (1 - 0.9ⁿ), which is first
+        # negative at n = 45 for the released factor, and at n = 7 for 1.
+        #
+        # Its second moment forgets a thousandth a step. Of n + 300 squares the first 300 are 1.085, the others next to
+        # nothing; their weighted mean is 0.771 after 100 steps of recovery and 0.462 after 300, so that 0.01 over its
+        # root is 0.0114 and 0.0147 of a step. With a factor of 1 the others are 1, and it is 1 over 1.0 to 1.0417.
+        (0.01, 44, 0.0113, 0.0148),
+        (1.0, 6, 0.96, 1.0),
+    ],
+)
+def test_how_soon_a_recovery_turns_round_and_how_fast_it_is(factor, num_onwards, slowest, fastest):
+    """One parameter whose growth lowers both loss and margin: Adam goes on for a while, and weighs by the past."""
+    step = LBSGD(Barrier(recovery_step=factor))
+    inside = Linearisation(np.asarray(0.0), np.array([1e9]), np.array([-1.0]), np.array([[0.0]]))
+    outside = Linearisation(np.asarray(0.0), np.array([-1.0]), np.array([-1.0]), np.array([[1.0]]))
+    optimiser = step.optimiser(step.unit_step)
+
+    def walk(carry, at):
+        memory, state = carry
+        direction, state, _ = step.direction(state, at)
+        change, memory = optimiser.update(direction, memory)
+        return (memory, state), change[0]
+
+    path = jax.tree.map(lambda a, b: np.stack([a] * 300 + [b] * 300), inside, outside)
+    _, changes = jax.jit(lambda path: jax.lax.scan(walk, (optimiser.init(jnp.zeros(1)), step.init(1)), path))(path)
+    onwards, back = np.asarray(changes[:300]), np.asarray(changes[300:])
+    assert np.all(onwards > 0)
+    assert np.all(back[:num_onwards] > 0)
+    assert np.all(back[num_onwards:] < 0)
+    assert np.all(-back[100:] > slowest * onwards[-1])
+    assert np.all(-back[100:] < fastest * onwards[-1])
+
+
 @pytest.mark.parametrize("step", [released(), strict()])
 def test_the_barrier_weight_decays_with_feasible_steps_only(step):
     state, weights = step.init(1), []
