@@ -1,9 +1,14 @@
 """`actsafe reproduce` from pixels: what is missing is trained, and one results file has all."""
 
 import json
+import os
+import re
+import subprocess
+from pathlib import Path
 
 import pytest
 
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "vision_results.sh"
 SETTINGS = [
     "observation=state",
     "decisions_per_cycle=25",
@@ -65,3 +70,22 @@ def test_what_cannot_be_is_refused(reproduce, tmp_path, arguments, said):
     assert said in errors
     assert "Traceback" not in errors
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", re.findall(r"^([a-z-]+)\)", RESULTS.read_text(), flags=re.MULTILINE))
+def test_the_runs_behind_results_have_settings_that_exist(actsafe, name, tmp_path):
+    """What the script asks for, which echo takes in place of the command, is a run that could begin."""
+    asked = subprocess.run(
+        ["bash", RESULTS, name, tmp_path],
+        env=os.environ | {"ACTSAFE": "echo"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    command, experiment, *rest = asked.stdout.split()
+    assert command == "reproduce"
+    assert f"# {name} " in RESULTS.read_text(), "the head of the script lists it"
+    settings = rest[rest.index("--set") + 1 :]
+    code, printed, errors = actsafe("train", "--preset", experiment, "--dry-run", "--set", *settings)
+    assert code == 0, errors
+    assert json.loads(printed)["environment"] in ("PointGotoGoal", "cartpole_swingup")
