@@ -12,14 +12,15 @@
 # cartpole-bold    ActSafe there: exploring until step 700,000, a tenth of the pessimism, our budget, and a replay that
 #                  forgets the warm-up by step 160,000
 # cartpole-bolder  the same, and its actor follows the gradient of doubt
-# cartpole-steady  ActSafe there: exploring until step 700,000, our budget, a pessimism of 20, a replay that forgets
-#                  nothing, dreams that begin in the last epoch's rows count, and steps of recovery are as long as others
+# cartpole-steady  ActSafe there: exploring until step 700,000, the released budget, a pessimism of 20, a replay that
+#                  forgets nothing, dreams that begin in the last epoch's rows count, steps of recovery as long as others
 #
 # And of 400,000 steps from state with small networks, for a CPU, about a quarter of an hour for an algorithm and seed:
 #
 # cartpole-state           as cartpole-steady
-# cartpole-state-recent    the same with the released factor on steps of recovery, 0.01
-# cartpole-state-released  with that factor, and dreams count wherever in the replay they begin, as released
+# cartpole-state-loose     the same with our budget, which is twice as large
+# cartpole-state-recent    that with the released factor on steps of recovery, 0.01
+# cartpole-state-released  and that with dreams that count wherever in the replay they begin, as released
 #
 # UPDATES (100, from state 30) is the number of updates per 1000 steps, SEEDS (0) the seeds, and ALGORITHMS (actsafe) may
 # be other rows of the table, such as greedy. ACTSAFE is the command, if it is not `actsafe`.
@@ -40,7 +41,7 @@ reproduce() { # EXPERIMENT SETTING...
 goto_goal=(agent.is_budget_released=true schedule.warm_up=40000 schedule.expansion=100000 replay_capacity=100000)
 slow=(agent.is_budget_released=true schedule.warm_up=20000 schedule.expansion=600000 replay_capacity=200000)
 bold=(schedule.expansion=700000 agent.doubt.pessimism=5)
-steady=(schedule.warm_up=20000 agent.doubt.pessimism=20 agent.recent_rows=10000
+steady=(schedule.warm_up=20000 agent.is_budget_released=true agent.doubt.pessimism=20 agent.recent_rows=10000
     agent.step.barrier.recovery_step=1.0)
 state=(observation=state schedule.expansion=200000 schedule.total=400000 updates_per_1000_steps="${UPDATES:-30}"
     agent.precision=float32 agent.batch_size=8 agent.sequence_length=16 agent.model_rate=6e-4
@@ -48,6 +49,7 @@ state=(observation=state schedule.expansion=200000 schedule.total=400000 updates
     agent.model.head_width=64 agent.model.head_depth=2
     agent.actor_critic.actor_width=64 agent.actor_critic.actor_depth=2 agent.actor_critic.actor_rate=2e-4
     agent.actor_critic.critic_width=64 agent.actor_critic.critic_depth=2 agent.actor_critic.critic_rate=2e-4)
+loose=("${steady[@]}" "${state[@]}" agent.is_budget_released=false)
 short_replay=(schedule.warm_up=20000 replay_capacity=60000)
 case $which in
 goto-goal) reproduce point-goto-goal "${goto_goal[@]}" ;;
@@ -59,11 +61,12 @@ cartpole-bolder)
     ;;
 cartpole-steady) reproduce cartpole-swingup-sparse schedule.expansion=700000 "${steady[@]}" ;;
 cartpole-state) reproduce cartpole-swingup-sparse "${steady[@]}" "${state[@]}" ;;
+cartpole-state-loose) reproduce cartpole-swingup-sparse "${loose[@]}" ;;
 cartpole-state-recent)
-    reproduce cartpole-swingup-sparse "${steady[@]}" "${state[@]}" agent.step.barrier.recovery_step=0.01
+    reproduce cartpole-swingup-sparse "${loose[@]}" agent.step.barrier.recovery_step=0.01
     ;;
 cartpole-state-released)
-    reproduce cartpole-swingup-sparse "${steady[@]}" "${state[@]}" agent.step.barrier.recovery_step=0.01 agent.recent_rows=0
+    reproduce cartpole-swingup-sparse "${loose[@]}" agent.step.barrier.recovery_step=0.01 agent.recent_rows=0
     ;;
 *) echo "got '$which', expected one of the runs listed in $0" >&2 && exit 2 ;;
 esac
