@@ -42,6 +42,13 @@ def key():
     return jax.random.key(0)
 
 
+@pytest.fixture(scope="session")
+def compiled_as_in_use():
+    """For `jax.jit`: the compiler options of users, where what is computed twice must be the same to the last bit."""
+    is_changed = "--xla_cpu_use_fusion_emitters=false" in os.environ["XLA_FLAGS"]
+    return {"xla_cpu_use_fusion_emitters": True} if is_changed else None
+
+
 @pytest.fixture(scope="module", autouse=True)
 def double_precision() -> None:
     """Commands from pixels that a test calls leave single precision behind, with which others draw other numbers."""

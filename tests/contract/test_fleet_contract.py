@@ -173,12 +173,12 @@ def test_a_fleet_is_our_gymnasium_environment(name):
     envs.close()
 
 
-def test_a_segment_on_the_device_is_the_same_as_tick_by_tick():
+def test_a_segment_on_the_device_is_the_same_as_tick_by_tick(compiled_as_in_use):
     """Bit for bit, over two episode ends."""
     fleet = fleet_of("problem-state")
     ticks = played(fleet, 3, 11)
 
-    @jax.jit
+    @functools.partial(jax.jit, compiler_options=compiled_as_in_use)
     def segment(keys, actions):
         course, first = fleet.begin(keys)
         _, arrivals = jax.lax.scan(fleet.advance, course, actions)

@@ -299,7 +299,7 @@ def test_where_nothing_is_finite_the_shifted_plan_comes_back_unrecommended(value
 
 
 @functools.cache
-def lookup(settings):
+def lookup(settings, *compiler_options):
     """A compiled search whose answers are data, and the number of plans that it asks about."""
     counts = [settings.population(i) for i in range(settings.num_iterations)]
     counts[0] += 2 + settings.num_kept
@@ -314,7 +314,7 @@ def lookup(settings):
 
         return search(evaluate, Memory.empty(settings, 1), key, settings), jnp.concatenate(asked)
 
-    return jax.jit(run), sum(counts)
+    return jax.jit(run, compiler_options=dict(compiler_options) or None), sum(counts)
 
 
 @settings(max_examples=30)
@@ -322,10 +322,11 @@ def lookup(settings):
     seed=st.integers(0, 2**31 - 1),
     bad_share=st.sampled_from([0.0, 0.5, 0.9]),
 )
-def test_the_best_and_the_safest_are_those_of_all_that_was_evaluated(seed, bad_share):
+def test_the_best_and_the_safest_are_those_of_all_that_was_evaluated(compiled_as_in_use, seed, bad_share):
     """By looking through everything the search asked about a random objective, some of it not a number."""
     run, num_asked = lookup(
-        ICEMSettings(horizon=2, num_candidates=6, num_elites=2, num_iterations=3, keep_fraction=0.5)
+        ICEMSettings(horizon=2, num_candidates=6, num_elites=2, num_iterations=3, keep_fraction=0.5),
+        *(compiled_as_in_use or {}).items(),
     )
     rng = np.random.default_rng(seed)
     values, costs = np.where(rng.uniform(size=(2, num_asked)) < bad_share, math.nan, rng.normal(size=(2, num_asked)))

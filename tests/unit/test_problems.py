@@ -190,10 +190,11 @@ def test_process_noise_has_its_std_once_per_decision(key):
         np.testing.assert_allclose(np.hypot(states[:, 1], states[:, 2]), 1.0, rtol=0.0, atol=1e-12)
 
 
-def test_noise_counts_towards_both_costs(key):
+def test_noise_counts_towards_both_costs(key, compiled_as_in_use):
     """The cost is that of the noisy state a learner sees, and the inner cost is never below it."""
     problem = Pendulum(process_noise_std=5.0)
-    draw = jax.jit(jax.vmap(lambda each: problem.step(problem.reset(each), jnp.zeros(1), each)))
+    step_from = jax.vmap(lambda each: problem.step(problem.reset(each), jnp.zeros(1), each))
+    draw = jax.jit(step_from, compiler_options=compiled_as_in_use)
     step = draw(jax.random.split(key, 200))
     np.testing.assert_array_equal(step.cost, np.maximum(np.abs(np.asarray(step.state)[:, 2]) - 6.0, 0.0))
     np.testing.assert_array_equal(step.inner_cost, step.cost)

@@ -140,19 +140,20 @@ def test_the_same_keys_give_the_same_state(after_expansion):
 
 def test_dreams_from_recent_rows_alone_may_count(after_expansion):
     """Of a batch of two the second sequence is recent: where dreams from the first begin changes no cost."""
-    agent, (_, _, state, _, _) = make_agent(recent_rows=8), after_expansion
-    key, update = jax.random.key(4), jax.jit(agent.update)
-
-    def measured(moved):
-        # Neighbours are of different sequences: every second one is of the second.
-        starts = state.starts if moved is None else jax.tree.map(lambda x: x.at[moved::2].add(1.0), state.starts)
-        return update(dataclasses.replace(state, starts=starts), make_rows(key), key)[1]
-
-    here, old_moved, recent_moved = map(measured, (None, 0, 1))
+    agents, (_, _, state, _, _) = (make_agent(), make_agent(recent_rows=8)), after_expansion
+    # Neighbours are of different sequences: every second one is of the second.
+    moved = jax.tree.map(lambda leaf: leaf.at[0::2].add(1.0), state.starts)
+    states = [dataclasses.replace(state, starts=starts) for starts in (state.starts, moved)]
+    key = jax.random.key(4)
+    (whole, whole_moved), (recent, recent_moved) = (
+        [jax.jit(agent.update)(state, make_rows(key), key)[1] for state in states] for agent in agents
+    )
     for name in ("task/cost_0", "task/cost_return_0", "exploration/margin_0", "task/doubt"):
-        assert float(old_moved[name]) == pytest.approx(float(here[name]), rel=1e-6)
-        assert float(recent_moved[name]) != pytest.approx(float(here[name]), rel=1e-3)
-    assert float(old_moved["task/reward"]) != pytest.approx(float(here["task/reward"]), rel=1e-3)
+        assert float(recent[name]) == pytest.approx(float(recent_moved[name]), rel=1e-6)
+        assert float(whole[name]) != pytest.approx(float(whole_moved[name]), rel=1e-3)
+        assert float(whole[name]) != pytest.approx(float(recent[name]), rel=1e-3)
+    assert float(recent["task/reward"]) == pytest.approx(float(whole["task/reward"]), rel=1e-6)
+    assert float(recent["task/reward"]) != pytest.approx(float(recent_moved["task/reward"]), rel=1e-3)
 
 
 def test_acting(after_expansion):
