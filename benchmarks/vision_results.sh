@@ -12,12 +12,14 @@
 # cartpole-bold    ActSafe there: exploring until step 700,000, a tenth of the pessimism, our budget, and a replay that
 #                  forgets the warm-up by step 160,000
 # cartpole-bolder  the same, and its actor follows the gradient of doubt
-# cartpole-steady  ActSafe there: exploring until step 700,000, the released budget, a pessimism of 20, a replay that
-#                  forgets nothing, dreams that begin in the last epoch's rows count, steps of recovery as long as others
+# cartpole-careful ActSafe there: exploring from step 40,000 until 600,000, a tenth of the pessimism, our budget, dreams that
+#                  begin in the last epoch's rows count, steps of recovery as long as others, a barrier 20 times as
+#                  heavy and critics that learn four times as fast
 #
 # And of 400,000 steps from state with small networks, for a CPU, about a quarter of an hour for an algorithm and seed:
 #
-# cartpole-state           as cartpole-steady
+# cartpole-state           the released budget, a pessimism of 20, a replay that forgets nothing, dreams that begin in the
+#                          last epoch's rows count, steps of recovery as long as others
 # cartpole-state-loose     the same with our budget, which is twice as large
 # cartpole-state-recent    that with the released factor on steps of recovery, 0.01
 # cartpole-state-released  and that with dreams that count wherever in the replay they begin, as released
@@ -43,6 +45,8 @@ slow=(agent.is_budget_released=true schedule.warm_up=20000 schedule.expansion=60
 bold=(schedule.expansion=700000 agent.doubt.pessimism=5)
 steady=(schedule.warm_up=20000 agent.is_budget_released=true agent.doubt.pessimism=20 agent.recent_rows=10000
     agent.step.barrier.recovery_step=1.0)
+careful=(schedule.warm_up=40000 schedule.expansion=600000 agent.doubt.pessimism=5 agent.recent_rows=10000
+    agent.step.barrier.recovery_step=1.0 agent.step.barrier.initial_weight=2.0 agent.actor_critic.critic_rate=3.2e-4)
 state=(observation=state schedule.expansion=200000 schedule.total=400000 updates_per_1000_steps="${UPDATES:-30}"
     agent.precision=float32 agent.batch_size=8 agent.sequence_length=16 agent.model_rate=6e-4
     agent.model.deterministic=48 agent.model.stochastic=12 agent.model.hidden=48
@@ -59,7 +63,7 @@ cartpole-bold) reproduce cartpole-swingup-sparse "${short_replay[@]}" "${bold[@]
 cartpole-bolder)
     reproduce cartpole-swingup-sparse "${short_replay[@]}" "${bold[@]}" agent.doubt.is_intrinsic_differentiated=true
     ;;
-cartpole-steady) reproduce cartpole-swingup-sparse schedule.expansion=700000 "${steady[@]}" ;;
+cartpole-careful) reproduce cartpole-swingup-sparse "${careful[@]}" ;;
 cartpole-state) reproduce cartpole-swingup-sparse "${steady[@]}" "${state[@]}" ;;
 cartpole-state-loose) reproduce cartpole-swingup-sparse "${loose[@]}" ;;
 cartpole-state-recent)
