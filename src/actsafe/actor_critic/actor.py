@@ -12,6 +12,8 @@ from actsafe.models.networks import MLP
 
 MEAN_LIMIT = 5.0
 MIN_STD = 1e-4
+FAR = 3.0
+"""Where a raw mean moves the action a hundredth of what it does near 0. Farther out it is soon nothing."""
 
 
 class Squashed(NamedTuple):
@@ -52,3 +54,12 @@ class Actor(eqx.Module):
         mean, spread = jnp.split(outputs.astype(jnp.float32), 2, axis=-1)
         offset = self.initial_std + math.log(-math.expm1(-self.initial_std))
         return Squashed(MEAN_LIMIT * jnp.tanh(mean / MEAN_LIMIT), jax.nn.softplus(spread + offset) + MIN_STD)
+
+    def windup(self, outputs: Float[Array, "*lead outputs"]) -> Float[Array, ""]:
+        """½ Σ e² over actions, its mean over decisions: e is how far the layers' m lies beyond ±`FAR`, else 0.
+
+        As an integrator winds up behind a valve that is open already, means grow where squashing hides it: a policy
+        that switches between -1 and 1 gains from every larger weight. In the end no gradient comes back through it.
+        """
+        mean, _ = jnp.split(outputs.astype(jnp.float32), 2, axis=-1)
+        return jnp.mean(jnp.sum(0.5 * (mean - jnp.clip(mean, -FAR, FAR)) ** 2, axis=-1))

@@ -80,7 +80,7 @@ class Learner:
             actor,
             critics,
             self._actor_optimiser.init(actor.vector),
-            jax.vmap(self._critic_optimiser.init)(critics.vector),
+            jax.vmap(clipped_adam(settings.critic_rate).init)(critics.vector),
             self.step.init(len(self.budgets)),
         )
 
@@ -142,7 +142,9 @@ class Learner:
         with jax.named_scope("actor"):
             gradients = self._actor_gradients(learned.actor.tree, recalled, noise.action, wishes)
         imagined = lessons.imagined
-        loss, cost_returns = imagined.loss, imagined.cost_returns
+        windup = learned.actor.tree.windup(recalled.outputs)
+        charge = self.settings.unwinding * windup
+        loss, cost_returns = imagined.loss + charge, imagined.cost_returns + charge
         margins = jnp.asarray(self.budgets, jnp.float32) - cost_returns
         with jax.named_scope("step"):
             linearisation = Linearisation(loss, margins, gradients[0], gradients[1:])
@@ -150,15 +152,16 @@ class Learner:
             weights, actor_memory, is_actor_skipped = descend(
                 self._actor_optimiser, learned.actor.vector, direction, learned.actor_memory
             )
-            every, critic_memory, is_critic_skipped = jax.vmap(lambda *args: descend(self._critic_optimiser, *args))(
-                learned.critics.vector, lessons.critic_gradients, learned.critic_memory
-            )
+            every, critic_memory, is_critic_skipped = jax.vmap(
+                lambda rate, *critic: descend(clipped_adam(rate), *critic)
+            )(self._critic_rates, learned.critics.vector, lessons.critic_gradients, learned.critic_memory)
         is_skipped = jnp.maximum(is_actor_skipped, jnp.max(is_critic_skipped))
         info |= {
             "loss": loss,
             "return": jnp.mean(imagined.returns[0]),
             "reward": imagined.reward,
             "doubt": imagined.doubt,
+            "windup": windup,
             "critic_loss": lessons.critic_losses[0],
             "is_skipped": jnp.maximum(info["is_skipped"], is_skipped),
         }
@@ -177,11 +180,14 @@ class Learner:
     def _actor_gradients(
         self, actor: Actor, recalled: Recalled, noise: Array, wishes: Float[Array, "time row output action"]
     ) -> Float[Array, "output parameter"]:
-        """∂outputs/∂weights = Σ ∂outputs/∂actions · ∂actions/∂weights, over all steps and rows at once."""
+        """∂outputs/∂weights = Σ ∂outputs/∂actions · ∂actions/∂weights, over all steps and rows at once; each output is
+        charged for windup."""
         layers = cast(actor.layers, self.dtype)
         noise, wishes = (x.reshape(-1, *x.shape[2:]) for x in (noise, wishes))
         _, pull_back = jax.vjp(lambda outputs: actor.distribution(outputs).sample(noise), recalled.outputs)
         (errors,) = jax.vmap(pull_back, in_axes=1, out_axes=1)(wishes)
+        unwinding = self.settings.unwinding * jax.grad(actor.windup)(recalled.outputs)
+        errors += unwinding[:, None].astype(errors.dtype)
         return jax.vmap(flat)(layers.gradients(recalled.seen, errors))
 
     @property
@@ -189,5 +195,7 @@ class Learner:
         return self.step.optimiser(self.settings.actor_rate)
 
     @property
-    def _critic_optimiser(self) -> optax.GradientTransformation:
-        return clipped_adam(self.settings.critic_rate)
+    def _critic_rates(self) -> Float[Array, " critic"]:
+        settings = self.settings
+        of_costs = settings.critic_rate if settings.safety_critic_rate is None else settings.safety_critic_rate
+        return jnp.asarray([settings.critic_rate, *(of_costs for _ in self.budgets)], jnp.float32)

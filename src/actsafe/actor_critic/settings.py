@@ -21,6 +21,12 @@ class ActorCriticSettings:
     """Std of the first policy's actions before squashing."""
     actor_rate: float = 8e-5
     critic_rate: float = 8e-5
+    safety_critic_rate: float | None = None
+    """Of the critics of costs, which have to keep up with the policy; None: as `critic_rate`."""
+    unwinding: float = 0.0
+    """What the loss and every cost return are charged for actions that are squashed beyond telling, per unit of
+    `Actor.windup`. 0: nothing, as published. Means may then grow without end, and a policy whose means did so can learn
+    nothing any more, not even to keep its budget."""
 
     def __post_init__(self) -> None:
         for name in ("horizon", "actor_width", "actor_depth", "critic_width", "critic_depth"):
@@ -29,6 +35,9 @@ class ActorCriticSettings:
         for name in ("discount", "cost_discount", "trace"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"agent.actor_critic.{name} must be at least 0 and below 1, got {getattr(self, name)}")
-        for name in ("initial_std", "actor_rate", "critic_rate"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise ValueError(f"agent.actor_critic.{name} must be positive, got {getattr(self, name)}")
+        for name in ("initial_std", "actor_rate", "critic_rate", "safety_critic_rate"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < float("inf"):
+                raise ValueError(f"agent.actor_critic.{name} must be positive, got {value}")
+        if not 0 <= self.unwinding < float("inf"):
+            raise ValueError(f"agent.actor_critic.unwinding must be a finite number of at least 0, got {self.unwinding}")

@@ -82,6 +82,11 @@ class VisionRecipe:
         """Whether there is an actor for the intrinsic reward."""
         return self.expansion is Policy.EXPLORATION
 
+    @property
+    def is_constrained(self) -> bool:
+        """Whether the actors keep to budgets."""
+        return self.step is not unconstrained
+
 
 VISION_ROWS = (
     VisionRecipe("actsafe", "ActSafe", Policy.EXPLORATION, lbsgd),

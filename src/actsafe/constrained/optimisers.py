@@ -5,13 +5,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import PyTree
+from jaxtyping import Array, Float, PyTree
 
 from actsafe.constrained.base import Gradient
 from actsafe.constrained.slope import choose, inner_product
 
 
-def clipped_adam(learning_rate: float, *, max_norm: float = 100.0, eps: float = 1e-5) -> optax.GradientTransformation:
+def clipped_adam(
+    learning_rate: float | Float[Array, ""], *, max_norm: float = 100.0, eps: float = 1e-5
+) -> optax.GradientTransformation:
     """Adam behind a clip of the global norm, which stands still where the direction is zero.
 
     Adam alone would go on with its momentum, and a step that was skipped would move the parameters all the same.

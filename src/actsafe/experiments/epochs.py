@@ -50,6 +50,7 @@ class Epoch:
 
     standing: Standing
     replay: AnyReplay
+    phase: Phase
     outcomes: list[Outcome]
     learned: Mapping[str, float]
     """What the updates reported, averaged; empty where there was none."""
@@ -78,10 +79,10 @@ class Loop:
         """Ticks in which the environments together end so many episodes that have their full length."""
         return -(-num_episodes // self.fleet.num_envs) * (self.fleet.num_decisions + 1)
 
-    def epoch(self, number: int, standing: Standing, replay: AnyReplay) -> Epoch:
-        """One epoch of training. `standing` and `replay` are given up."""
+    def epoch(self, number: int, standing: Standing, replay: AnyReplay, phase: Phase | None = None) -> Epoch:
+        """One epoch of training, of the schedule's phase if no other is given. `standing` and `replay` are given up."""
         started = time.perf_counter()
-        phase, num_steps = self.config.phase(number), int(standing.num_steps)
+        phase, num_steps = phase or self.config.phase(number), int(standing.num_steps)
         way = Way(self.agent.recipe.policy(phase))
         act_key, learn_key = jax.random.split(self._key(number, TRAINING))
         pupil = Pupil(self._learner, standing.agent, int(standing.num_updates), learn_key, phase)
@@ -111,6 +112,7 @@ class Loop:
         return Epoch(
             Standing(pupil.agent, np.int32(num_steps), np.int32(pupil.num_updates)),
             replay,
+            phase,
             tally.outcomes(),
             {name: float(total) / num_new_updates for name, total in (pupil.reported or {}).items()},
             num_new_steps,

@@ -49,6 +49,9 @@ class VisionConfig:
     """A row of the table in agents/recipes.py."""
     seed: int = 0
     schedule: StepSchedule = dataclasses.field(default_factory=StepSchedule)
+    is_handover_checked: bool = True
+    """Whether the expansion goes on after its time until the task's policy keeps its budgets in its own dreams, or is
+    no worse there than the one that explores. The released code hands over in any case."""
     steps_per_epoch: int = 50_000
     decisions_per_cycle: int = 50
     """Decisions of every environment between two stretches of learning."""

@@ -12,12 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 
 import actsafe
+from actsafe.agents.phases import Phase
 from actsafe.data.replay import make_replay
 from actsafe.data.rows import RowLayout, Rows
 from actsafe.experiments import provenance
 from actsafe.experiments.epochs import AnyReplay, Epoch, Loop, Standing
 from actsafe.experiments.folder import CHECKPOINT, CHECKPOINTS_KEPT, Episode, RunFolder
-from actsafe.experiments.recording import Outcome, constraint_columns, ledger_rows, means
+from actsafe.experiments.recording import Outcome, constraint_columns, ledger_rows, may_take_over, means
 from actsafe.experiments.storage import require_room, size_text
 from actsafe.experiments.stores import unflatten
 from actsafe.experiments.vision_config import ROWS, VisionConfig
@@ -108,7 +109,7 @@ class VisionTrainer:
 
     def _epoch(self, number: int, standing: Standing, replay: AnyReplay) -> tuple[Standing, AnyReplay]:
         started = time.perf_counter()
-        epoch = self.loop.epoch(number, standing, replay)
+        epoch = self.loop.epoch(number, standing, replay, self._phase(number))
         evaluated = None
         if self.config.is_evaluated(number):
             evaluated = self.loop.evaluate(epoch.standing.agent, self.config.evaluation_episodes, epoch=number)
@@ -127,10 +128,20 @@ class VisionTrainer:
         self.on_episode([{**metrics[0], "timing": timing}])
         return epoch.standing, epoch.replay
 
+    def _phase(self, number: int) -> Phase:
+        """The schedule's, but that the expansion goes on until the task's policy may take over."""
+        phase = self.config.phase(number)
+        if phase is not Phase.EXPLOITATION or not self.config.is_handover_checked:
+            return phase
+        before = self.folder.rows("metrics")[: number - 1]
+        has_taken_over = any(row["phase"] == phase.value for row in before)
+        learned = before[-1]["learning"] if before else {}
+        return phase if has_taken_over or may_take_over(self.agent, learned) else Phase.EXPANSION
+
     def _metrics(self, number: int, epoch: Epoch, evaluated: Sequence[Outcome] | None) -> dict[str, Any]:
         names = self.fleet.cost_names
         return {
-            **self._heading(number),
+            **self._heading(number, epoch),
             "steps": int(epoch.standing.num_steps),
             "updates": int(epoch.standing.num_updates),
             "skipped_updates": int(epoch.standing.agent.num_skipped),
@@ -140,12 +151,12 @@ class VisionTrainer:
         }
 
     def _ledger(self, number: int, epoch: Epoch) -> list[dict[str, Any]]:
-        policy = self.agent.recipe.policy(self.config.phase(number))
+        policy = self.agent.recipe.policy(epoch.phase)
         columns = constraint_columns(self.agent, self.fleet.cost_names, policy, epoch.learned)
-        return ledger_rows(self._heading(number), epoch.outcomes, columns)
+        return ledger_rows(self._heading(number, epoch), epoch.outcomes, columns)
 
-    def _heading(self, number: int) -> dict[str, Any]:
-        return {"epoch": number, "seed": self.config.seed, "phase": self.config.phase(number).value}
+    def _heading(self, number: int, epoch: Epoch) -> dict[str, Any]:
+        return {"epoch": number, "seed": self.config.seed, "phase": epoch.phase.value}
 
     def _beginning(self) -> Standing:
         """Where a run stands that has not begun."""
