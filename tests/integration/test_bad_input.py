@@ -60,6 +60,7 @@ def test_an_unknown_name_is_answered_with_the_nearest(refused, arguments, neares
 def test_an_unknown_task_is_answered_with_the_nearest(refused, finished, tree_of):
     before = tree_of(finished)
     assert "'swing_up'" in refused("evaluate", finished, "--task", "swingup")
+    assert "--draws is for runs from pixels" in refused("evaluate", finished, "--draws")
     assert tree_of(finished) == before
 
 

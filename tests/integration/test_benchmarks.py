@@ -35,9 +35,9 @@ COMPARED = (
     "vision_growth",
     "vision_run",
 )
-"""Those that always have a ratio to a reference; of the others one needs OpenGL for it, one unrolled loops, and one
-compares statistics."""
-SCRIPTS = (*COMPARED, "render_time", "safety_gym_statistics", "vision_update")
+"""Those that always have a ratio to a reference; of the others one needs OpenGL for it, one unrolled loops, one
+compares statistics, and one does not time."""
+SCRIPTS = (*COMPARED, "render_time", "safety_gym_statistics", "vision_study", "vision_update")
 ARGUMENTS = {"vision_growth": ("--only", "seeds")}
 """What is asked for beside --quick: the other sizes go the same way, and each takes ten seconds to compile."""
 
@@ -180,6 +180,20 @@ def test_vision_growth_compares_every_row_with_the_reference(results):
     assert 1.0 < twice["ratio_to_reference"]["memory"] <= 2.0
     assert result["exponents"].keys() == {"seeds"}
     assert result["exponents"]["seeds"]["operations"] == pytest.approx(1.0)
+
+
+def test_vision_study_has_every_epoch_of_every_run(results):
+    result = results["vision_study"]
+    assert [(run["variant"], run["seed"]) for run in result["runs"]] == [("careful", 0), ("unwound_greedy", 0)]
+    first, second = result["runs"]
+    # The warm-up is the same for all runs of a seed: actions are uniform, and agents begin alike.
+    assert first["cost"][0] == second["cost"][0]
+    assert first["return"][1] != second["return"][1]
+    assert {len(run[name]) for run in result["runs"] for name in ("cost", "return", "windup", "doubt")} == {2}
+    for name, run in zip(("careful", "unwound_greedy"), result["runs"], strict=True):
+        found = result["summary"][name]
+        assert found["epochs_after_warm_up"] == 1
+        assert found["over_in_expansion"] == [int(run["cost"][1] > result["budget"])]
 
 
 def test_vision_run_accounts_for_every_second(results):

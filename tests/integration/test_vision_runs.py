@@ -106,6 +106,45 @@ def test_a_run_leaves_its_record(whole_run):
     assert rows[".is_first"].sum() == 2
 
 
+def records(run, name):
+    return [json.loads(line) for line in (run / f"{name}.jsonl").read_text().splitlines()]
+
+
+def test_the_expansion_goes_on_until_the_task_may_take_over(whole_run, tmp_path, monkeypatch):
+    """Asked with what the updates of the epoch before reported, and once only: who has taken over stays."""
+    asked = []
+
+    def at_second_asking(agent, learned):
+        asked.append(learned)
+        return len(asked) == 2
+
+    monkeypatch.setattr(vision_runner, "may_take_over", at_second_asking)
+    run = tmp_path / "run"
+    assert main([*TINY, "--out", str(run), "--set", "schedule.total=500"]) == 0
+    phases = ["warm_up", "expansion", "expansion", "exploitation", "exploitation"]
+    metrics = records(run, "metrics")
+    assert [row["phase"] for row in metrics] == [row["phase"] for row in records(run, "ledger")] == phases
+    assert [row["policy"] for row in records(run, "ledger")] == ["uniform", *2 * ["exploration"], *2 * ["task"]]
+    assert asked == [metrics[1]["learning"], metrics[2]["learning"]]
+    # What the expansion teaches, the exploration's policy learns as long as it goes on.
+    assert ["exploration/loss" in row["learning"] for row in metrics] == [True, True, True, False, False]
+    # Before anybody had to be asked, this was the run in which the task takes over in time.
+    assert metrics[:2] == records(whole_run, "metrics")[:2]
+
+
+def test_who_has_taken_over_is_not_asked_again_after_a_resume(unfinished, whole_run, monkeypatch):
+    monkeypatch.setattr(vision_runner, "may_take_over", lambda agent, learned: False)
+    assert main(["resume", str(unfinished)]) == 0
+    assert_same(unfinished, whole_run)
+
+
+def test_a_run_is_handed_over_unasked_where_it_says_so(whole_run, tmp_path, monkeypatch):
+    monkeypatch.setattr(vision_runner, "may_take_over", lambda agent, learned: False)
+    run = tmp_path / "run"
+    assert main([*TINY, "--out", str(run), "--set", "is_handover_checked=false"]) == 0
+    assert records(run, "metrics") == records(whole_run, "metrics")
+
+
 def test_a_run_killed_in_a_checkpoint_resumes_to_the_same_bits(start, actsafe, whole_run, tmp_path):
     """A process that is really killed, at the twelfth touch of what becomes its second epoch's folder."""
     path = tmp_path / "run"
@@ -194,6 +233,11 @@ def test_evaluation_reports_and_shows_and_changes_nothing(actsafe, finished, tre
     assert watched(video) == ((32, 32), 26 * 40)
     # Two environments side by side, what happened above what was predicted, enlarged to 128 pixels each.
     assert watched(prediction) == ((256, 256), 25 * 40)
+    drawn = actsafe("evaluate", finished, "--episodes", "3", "--draws")[1]
+    assert "3 episode(s), greedy" in output
+    assert "3 episode(s), draws of the policy" in drawn
+    numbers = [next(line for line in text.splitlines() if line.startswith("│")) for text in (output, drawn)]
+    assert numbers[0] != numbers[1]
     assert "exists" in actsafe("evaluate", finished, "--video", video)[2]
     assert "one task" in actsafe("evaluate", finished, "--task", "swing_up")[2]
 

@@ -40,4 +40,6 @@ class ActorCriticSettings:
             if value is not None and not 0 < value < float("inf"):
                 raise ValueError(f"agent.actor_critic.{name} must be positive, got {value}")
         if not 0 <= self.unwinding < float("inf"):
-            raise ValueError(f"agent.actor_critic.unwinding must be a finite number of at least 0, got {self.unwinding}")
+            raise ValueError(
+                f"agent.actor_critic.unwinding must be a finite number of at least 0, got {self.unwinding}"
+            )

@@ -23,6 +23,10 @@ def evaluate(asked: Any, folder: RunFolder, out: Console) -> None:
     """Print return, cost and ending of the episodes, by task."""
     if asked.video is not None or asked.predict is not None:
         raise ConfigError("--video and --predict are for runs from pixels; `actsafe plot` draws this one's swing-up")
+    if asked.draws:
+        raise ConfigError(
+            "--draws is for runs from pixels; this one plans, and has no policy to draw from: leave it out"
+        )
     tasks = list(folder.config.make_problem().tasks)
     if asked.task is not None:
         require_known("task", asked.task, tasks)

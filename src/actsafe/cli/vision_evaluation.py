@@ -18,7 +18,8 @@ from actsafe.agents.recipes import VISION_RECIPES
 from actsafe.cli.intervals import mean_with_interval
 from actsafe.cli.video import require_free, save, writer_for
 from actsafe.data.rows import Rows
-from actsafe.experiments.epochs import EVALUATION, Loop, Standing
+from actsafe.experiments.collecting import Way
+from actsafe.experiments.epochs import DRAWN, EVALUATED, EVALUATION, Loop, Standing
 from actsafe.experiments.folder import RunFolder
 from actsafe.experiments.settings import ConfigError
 from actsafe.experiments.vision_runner import VisionTrainer
@@ -33,7 +34,7 @@ NUM_SEEN, NUM_PREDICTED = 5, 45
 
 
 def evaluate(asked: Any, folder: RunFolder, out: Console) -> None:
-    """Print return and costs of fresh episodes of the task's policy at its median; write the videos asked for."""
+    """Print return and costs of fresh episodes of the task's policy; write the videos asked for."""
     if asked.task is not None:
         raise ConfigError(
             f"--task got {asked.task}; a run from pixels has the one task it was trained on: leave it out"
@@ -47,19 +48,23 @@ def evaluate(asked: Any, folder: RunFolder, out: Console) -> None:
         if newest < folder.num_committed - 1:
             out.print(f"the newest checkpoint is damaged; this is the agent after epoch {newest}", style="yellow")
         num_episodes = USUAL_EPISODES if asked.episodes is None else asked.episodes
-        _print_outcomes(trainer, newest, standing, num_episodes, out)
+        way = DRAWN if asked.draws else EVALUATED
+        _print_outcomes(trainer, newest, standing, num_episodes, way, out)
         if asked.video is not None:
-            _write(_watched(trainer.loop, newest, standing, asked.size), asked.video, out)
+            _write(_watched(trainer.loop, newest, standing, asked.size, way), asked.video, out)
         if asked.predict is not None:
-            _write(_predicted(trainer.loop, newest, standing), asked.predict, out)
+            _write(_predicted(trainer.loop, newest, standing, way), asked.predict, out)
 
 
-def _print_outcomes(trainer: VisionTrainer, newest: int, standing: Standing, num_episodes: int, out: Console) -> None:
+def _print_outcomes(
+    trainer: VisionTrainer, newest: int, standing: Standing, num_episodes: int, way: Way, out: Console
+) -> None:
     config, fleet = trainer.config, trainer.fleet
-    outcomes = trainer.loop.evaluate(standing.agent, num_episodes, epoch=newest, stream=STREAM)
+    outcomes = trainer.loop.evaluate(standing.agent, num_episodes, epoch=newest, stream=STREAM, way=way)
     out.print(
         f"{VISION_RECIPES[config.algorithm].label} on {config.environment}, seed {config.seed}, after {newest} of "
-        f"{config.num_units} epochs ({int(standing.num_steps):,} steps); {len(outcomes)} episode(s), greedy",
+        f"{config.num_units} epochs ({int(standing.num_steps):,} steps); {len(outcomes)} episode(s), "
+        + ("greedy" if way.is_greedy else "draws of the policy"),
         markup=False,
         soft_wrap=True,
     )
@@ -76,9 +81,9 @@ def _print_outcomes(trainer: VisionTrainer, newest: int, standing: Standing, num
     out.print("mean, and in brackets its 95 % bootstrap interval over episodes", style="dim")
 
 
-def _watched(loop: Loop, epoch: int, standing: Standing, size: int) -> list[Image.Image]:
+def _watched(loop: Loop, epoch: int, standing: Standing, size: int, way: Way) -> list[Image.Image]:
     """An episode of the first environment as the agent sees it, drawn again at `size` where that is possible."""
-    blocks = loop.rollout(standing.agent, loop.fleet.num_decisions + 1, epoch=epoch, stream=STREAM)
+    blocks = loop.rollout(standing.agent, loop.fleet.num_decisions + 1, epoch=epoch, stream=STREAM, way=way)
     draw = _large_eye(loop, size)
     frames: list[np.ndarray] = []
     for block in blocks:
@@ -99,12 +104,12 @@ def _large_eye(loop: Loop, size: int) -> Any:
     return eqx.filter_jit(lambda sight: larger.observe(jax.tree.map(lambda leaf: leaf[:1], sight))[0])
 
 
-def _predicted(loop: Loop, epoch: int, standing: Standing) -> list[Image.Image]:
+def _predicted(loop: Loop, epoch: int, standing: Standing, way: Way) -> list[Image.Image]:
     """What happened (above) and what the world model had predicted (below), an environment beside the other."""
     if loop.config.observation != "pixels":
         raise ConfigError("--predict: this run learns from state vectors, which cannot be shown; leave it out")
     num_ticks = min(NUM_SEEN + NUM_PREDICTED, loop.fleet.num_decisions)
-    blocks = list(loop.rollout(standing.agent, num_ticks, epoch=epoch, stream=STREAM))
+    blocks = list(loop.rollout(standing.agent, num_ticks, epoch=epoch, stream=STREAM, way=way))
     rows = jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), *(block.rows() for block in blocks))
     rows = Rows(*(field[:4] for field in rows))
     key = jax.random.key(loop.config.seed)

@@ -27,6 +27,8 @@ TRAINING, EVALUATION = 0, 1
 """Random streams of an epoch; whoever has other uses for its agent takes later ones."""
 
 EVALUATED = Way(Policy.TASK, is_greedy=True)
+DRAWN = Way(Policy.TASK)
+"""As the task's policy acts in training, and in the dreams whose costs are held against the budgets."""
 
 AnyReplay = Replay | HostReplay
 
@@ -120,23 +122,27 @@ class Loop:
             seconds=time.perf_counter() - started,
         )
 
-    def evaluate(self, agent: VisionState, num_episodes: int, *, epoch: int, stream: int = EVALUATION) -> list[Outcome]:
-        """Episodes of the task's policy at its median, from which nothing is learned."""
+    def evaluate(
+        self, agent: VisionState, num_episodes: int, *, epoch: int, stream: int = EVALUATION, way: Way = EVALUATED
+    ) -> list[Outcome]:
+        """Episodes of the task's policy, at its median if nothing else is said, from which nothing is learned."""
         tally = self._tally()
-        for block in self.rollout(agent, self.ticks_of(num_episodes), epoch=epoch, stream=stream):
+        for block in self.rollout(agent, self.ticks_of(num_episodes), epoch=epoch, stream=stream, way=way):
             tally.add(block)
         # As many of each environment: otherwise those that end early would have more of a say.
         per_env = -(-num_episodes // self.fleet.num_envs)
         chosen = [ended[n] for n in range(per_env) for ended in tally.ended if n < len(ended)]
         return chosen[:num_episodes]
 
-    def rollout(self, agent: VisionState, num_ticks: int, *, epoch: int, stream: int) -> Iterator[Block]:
-        """Blocks of ticks under the task's policy at its median; `epoch` and `stream` choose the random numbers."""
+    def rollout(
+        self, agent: VisionState, num_ticks: int, *, epoch: int, stream: int, way: Way = EVALUATED
+    ) -> Iterator[Block]:
+        """Blocks of ticks under the task's policy; `epoch` and `stream` choose the random numbers."""
         self._collector.begin(self._seed(epoch, stream))
         for cycle, count in enumerate(self._cycles(num_ticks)):
             key = jax.random.fold_in(self._key(epoch, stream), cycle)
             with _explained(f"the evaluation after epoch {epoch}"):
-                block = self._collector.collect(agent.mind, count, EVALUATED, key)
+                block = self._collector.collect(agent.mind, count, way, key)
             self.on_steps(count * self.steps_per_tick)
             yield block
 

@@ -8,13 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from actsafe.actor_critic.actor import Actor
 from actsafe.actor_critic.aims import Aim
 from actsafe.actor_critic.imagination import DreamNoise, block_size
 from actsafe.actor_critic.judging import Judge
 from actsafe.actor_critic.lambda_return import lambda_returns
 from actsafe.actor_critic.learning import Learner
 from actsafe.actor_critic.settings import ActorCriticSettings
-from actsafe.constrained.lbsgd import LBSGD
+from actsafe.constrained.lbsgd import LBSGD, Barrier
 from actsafe.models.packing import flat
 from actsafe.models.rssm.states import State
 from actsafe.models.rssm.world_model import WorldModel, WorldModelSettings
@@ -132,3 +133,88 @@ def test_learning_raises_the_imagined_reward_and_keeps_the_margin(key):
     assert np.mean(np.diff(reward) > 0) > 0.7
     assert np.all(margin > 0)
     assert not np.any(is_skipped)
+
+
+def test_windup_is_half_the_square_of_what_lies_beyond_three(key):
+    actor = Actor.create(9, 2, width=6, depth=1, initial_std=1.0, key=key)
+    # Two decisions of two actions, means first: 4 is 1 too far and -5 is 2 too far; spreads do not count.
+    outputs = jnp.asarray([[4.0, -1.0, 9.0, 9.0], [-5.0, 3.0, 9.0, 9.0]], jnp.float32)
+    assert actor.windup(outputs) == 1.25  # (1 / 2 + 4 / 2) / 2
+    # Half of each excess, as there are two decisions.
+    np.testing.assert_allclose(jax.grad(actor.windup)(outputs), [[0.5, 0.0, 0.0, 0.0], [-1.0, 0.0, 0.0, 0.0]])
+
+
+def wound_up(learner, key, mean):
+    """An actor-critic whose actions all have nearly this mean before squashing."""
+    learned = learner.init(9, 2, key)
+    last = learned.actor.tree.layers.layers[-1]
+    bias = last.bias.at[:2].set(mean)
+    actor = eqx.tree_at(lambda actor: actor.layers.layers[-1].bias, learned.actor.tree, bias)
+    packed = dataclasses.replace(learned.actor, vector=flat(actor))
+    return dataclasses.replace(learned, actor=packed)
+
+
+def test_loss_and_costs_are_charged_for_windup_and_so_are_their_gradients(key):
+    model, start = make_model(key), starts(key, 34)
+    free, charged = (
+        Learner(Judge(dataclasses.replace(SETTINGS, unwinding=price), EpistemicNorm()), LBSGD(), (5.0,))
+        for price in (0.0, 0.25)
+    )
+    learned = wound_up(free, key, 7.0)
+    noise = DreamNoise.draw(model.cell, 34, 2, 3, key)
+
+    @jax.jit
+    def taught():
+        dreamt, to_pushes = free.dream(free.ready(learned), model, start, noise)
+        lessons = free.judge(learned.critics.tree, model, dreamt, noise, AIM)
+        recalled, wishes = free.recall(learned, dreamt), free.wish(to_pushes, lessons)
+        found = [
+            (each.learn(learned, recalled, noise, lessons, wishes, AIM)[1],
+             each._actor_gradients(learned.actor.tree, recalled, noise.action, wishes))
+            for each in (free, charged)
+        ]  # fmt: skip
+        features = dreamt.features[:-1].reshape(-1, 9)
+        windup, slope = jax.value_and_grad(lambda actor: actor.windup(actor.layers(features)))(learned.actor.tree)
+        return found, windup, flat(slope)
+
+    ((info, gradients), (dearer, steeper)), windup, slope = taught()
+    # Every mean is near 7, 4 too far: 2 actions x 16 / 2.
+    assert windup == pytest.approx(16.0, rel=0.02)
+    assert info["windup"] == pytest.approx(float(windup)) == dearer["windup"]
+    for name, sign in (("loss", 1), ("cost_return_0", 1), ("margin_0", -1)):
+        np.testing.assert_allclose(dearer[name] - info[name], sign * 0.25 * windup, rtol=1e-4)
+    for without, with_charge in zip(gradients, steeper, strict=True):
+        np.testing.assert_allclose(with_charge - without, 0.25 * slope, rtol=1e-3, atol=1e-5)
+
+
+def test_a_policy_that_is_wound_up_recovers_only_where_it_is_charged(key):
+    """Its means are at 40: through tanh(5 tanh(40 / 5)) comes a slope of 2 · 10^-4 times 5 · 10^-7, and Adam stands."""
+    model = make_model(key)
+
+    def after_recovery(unwinding):
+        settings = dataclasses.replace(SETTINGS, actor_rate=0.05, unwinding=unwinding)
+        step = LBSGD(Barrier(recovery_step=1.0), unit_step=0.05)
+        learner = Learner(Judge(settings, EpistemicNorm()), step, (1e-3,))
+
+        def one(learned, _):
+            learned, info = learner.improve(learned, model, starts(key, 96), AIM, key)
+            return learned, info["is_feasible"]
+
+        learned, is_feasible = jax.jit(lambda learned: jax.lax.scan(one, learned, length=1000))(
+            wound_up(learner, key, 40.0)
+        )
+        assert not np.any(is_feasible)
+        return np.abs(learned.actor.tree.layers(starts(key, 96).features)[:, :2]).max()
+
+    assert after_recovery(0.0) > 38.0
+    assert after_recovery(0.1) < 4.0
+
+
+def test_critics_of_costs_learn_at_their_own_rate(key):
+    """Adam's first step is as long as its rate, in every weight whose gradient is far above eps."""
+    settings = dataclasses.replace(SETTINGS, critic_rate=1e-3, safety_critic_rate=4e-3)
+    learner = Learner(Judge(settings, EpistemicNorm()), LBSGD(), (5.0,))
+    before = learner.init(9, 2, key)
+    after, _ = jax.jit(lambda: learner.improve(before, make_model(key), starts(key, 34), AIM, key))()
+    steps = np.abs(after.critics.vector - before.critics.vector).max(axis=1)
+    np.testing.assert_allclose(steps, [1e-3, 4e-3], rtol=0.02)
