@@ -1,5 +1,6 @@
 """What actor-critics are after."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -19,6 +20,10 @@ class Aim(NamedTuple):
     """Weight of the doubt as a reward: the intrinsic reward, or an optimist's bonus."""
     pessimism: Weight
     """Weight of the doubt as a cost."""
+    lowest: Weight = -math.inf
+    """What its critic says is heeded from here on,"""
+    highest: Weight = math.inf
+    """and up to here: beyond lies what no policy can earn."""
 
 
 def aims(entries: Sequence[Aim]) -> Aim:

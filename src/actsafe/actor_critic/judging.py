@@ -132,7 +132,8 @@ class Judge:
         bonus = doubt if self.is_doubt_differentiated else jax.lax.stop_gradient(doubt)
         rewards = aim.task * reward + aim.doubt * bonus
         pessimistic = jnp.moveaxis(costs, -1, 0) + aim.pessimism * doubt[None]
-        returns = [lambda_returns(rewards, values[0], discount=settings.discount, trace=settings.trace)]
+        possible = jnp.clip(values[0], aim.lowest, aim.highest)
+        returns = [lambda_returns(rewards, possible, discount=settings.discount, trace=settings.trace)]
         returns += [
             lambda_returns(cost, value, discount=settings.cost_discount, trace=settings.trace)
             for cost, value in zip(pessimistic, values[1:], strict=True)

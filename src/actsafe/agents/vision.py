@@ -42,6 +42,9 @@ TASK, EXPLORATION = 0, 1
 UNROLLED = 10
 """Steps of a loop in one piece on an accelerator, which waits less between them."""
 
+RewardRange = Float[Array, "2"]
+"""The least and the largest."""
+
 PRECISIONS = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
 
 
@@ -206,10 +209,12 @@ class VisionAgent:
         draws: Any,
         keys: Key[Array, " update"],
         phase: Phase,
+        reward_range: RewardRange | None = None,
     ) -> tuple[VisionState, dict[str, Float[Array, " update"]]]:
         """The state after one update per key, and what was measured at each.
 
         `sample(draw)` gives the rows (batch, time) of one update, for every entry of `draws` along their first axis.
+        `reward_range` are the least and the largest reward that there is evidence of, where that is known.
         Once the expansion is over the exploration's actor-critic rests, and the loop does not carry it.
         """
         rests = phase is Phase.EXPLOITATION and self.recipe.explores
@@ -219,7 +224,7 @@ class VisionAgent:
 
         def one(state: VisionState, inputs: tuple[Any, PRNGKeyArray]) -> tuple[VisionState, Float[Array, " measure"]]:
             draw, key = inputs
-            state, measured = self.update(state, sample(draw), key)
+            state, measured = self.update(state, sample(draw), key, reward_range)
             names[:] = measured
             # As one array: each by itself would have a kernel of its own, or a copy that cuts a device's graph in two.
             return state, jnp.stack([value.astype(jnp.float32) for value in measured.values()])
@@ -232,7 +237,9 @@ class VisionAgent:
             state = dataclasses.replace(state, actor_critics=back)
         return state, dict(zip(names, measures.T, strict=True))
 
-    def update(self, state: VisionState, rows: Rows, key: PRNGKeyArray) -> tuple[VisionState, dict[str, Array]]:
+    def update(
+        self, state: VisionState, rows: Rows, key: PRNGKeyArray, reward_range: RewardRange | None = None
+    ) -> tuple[VisionState, dict[str, Array]]:
         """The state after one update from sequences (batch, time) of all actor-critics that `state` holds.
 
         The policies learn in the model as it is, from the states of the last batch, while the model learns from this
@@ -243,7 +250,7 @@ class VisionAgent:
         rows = rows._replace(reward=self.settings.reward_scale * rows.reward)
         num_active = state.actor_critics.actor.vector.shape[0]
         batch = Batch(rows, self.settings.model, model_key, self._dtype, self._unroll)
-        aims = jax.tree.map(lambda leaf: leaf[:num_active], self.aims)
+        aims = jax.tree.map(lambda leaf: leaf[:num_active], self._bounded(self.aims, reward_range))
         keys = jax.random.split(dream_key, num_active)
         policies = Policies(self.learner, state.actor_critics, aims, state.starts, keys)
         taught, actor_critics, info = learn_both(state.model.tree, batch, policies)
@@ -279,6 +286,18 @@ class VisionAgent:
             ),
             metrics,
         )
+
+    def _bounded(self, aims: Aim, reward_range: RewardRange | None) -> Aim:
+        """The task's critic is heeded between the least and the largest reward, earned for ever.
+
+        Critics learn from what they say themselves, and may run away: one that promised a hundred times what there is
+        to earn has cost a policy all that it knew. An optimist's bonus is nowhere recorded, and so not bounded.
+        """
+        if reward_range is None or self.recipe.is_optimistic:
+            return aims
+        scale = self.settings.reward_scale / (1.0 - self.settings.actor_critic.discount)
+        lowest, highest = (scale * bound for bound in reward_range)
+        return aims._replace(lowest=aims.lowest.at[TASK].set(lowest), highest=aims.highest.at[TASK].set(highest))
 
     def begin(self, num_envs: int) -> Filter:
         """What acting remembers before the first observation."""

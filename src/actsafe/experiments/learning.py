@@ -8,6 +8,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from actsafe.agents.phases import Phase
@@ -74,7 +75,7 @@ class Learner:
             program = self._from_device if ahead is None else ahead.result()
             return program((replay, sample_key, update_key, phase), state)
         rows = replay.sample_many(sample_key, self.num_updates, *self._batch(replay))
-        return self._from_host((rows, update_key, phase), state)
+        return self._from_host((rows, reward_range(replay.rows.reward, np), update_key, phase), state)
 
     def _learn_from_device(self, source: Any, state: VisionState) -> tuple[VisionState, Sums]:
         replay, sample_key, update_key, phase = source
@@ -83,7 +84,8 @@ class Learner:
             return replay.sample(key, *self._batch(replay))
 
         # With these keys `sample_many` would draw the same: both kinds of replay give the same batches.
-        return self._scan(state, sample, jax.random.split(sample_key, self.num_updates), update_key, phase)
+        draws = jax.random.split(sample_key, self.num_updates)
+        return self._scan(state, sample, draws, reward_range(replay.rows.reward, jnp), update_key, phase)
 
     def _taught_as(self, phase: Phase) -> Phase:
         """One of the phases in which the same is learned: during the warm-up what the expansion learns, and always the
@@ -96,13 +98,19 @@ class Learner:
         return settings.batch_size, settings.sequence_length, settings.recent_rows // replay.num_envs
 
     def _learn_from_host(self, source: Any, state: VisionState) -> tuple[VisionState, Sums]:
-        rows, update_key, phase = source
-        return self._scan(state, lambda drawn: drawn, rows, update_key, phase)
+        rows, rewards, update_key, phase = source
+        return self._scan(state, lambda drawn: drawn, rows, rewards, update_key, phase)
 
-    def _scan(self, state: VisionState, sample: Any, draws: Any, key: PRNGKeyArray, phase: Phase) -> Any:
+    def _scan(self, state: VisionState, sample: Any, draws: Any, rewards: Any, key: PRNGKeyArray, phase: Phase) -> Any:
         keys = jax.random.split(key, self.num_updates)
-        state, reported = self._agent.learn(state, sample, draws, keys, phase)
+        state, reported = self._agent.learn(state, sample, draws, keys, phase, rewards)
         return state, jax.tree.map(lambda values: jnp.sum(values, axis=0).astype(jnp.float32), reported)
+
+
+def reward_range(rewards: Float[Array | np.ndarray, "environment row"], module: Any) -> Float[Array | np.ndarray, "2"]:
+    """The least and the largest reward of a replay, by numpy or jax.numpy; 0, which rows are that are not filled yet,
+    is always among them."""
+    return module.stack([module.min(rewards, initial=0.0), module.max(rewards, initial=0.0)])
 
 
 @jax.jit

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +15,7 @@ from actsafe.agents.vision import EXPLORATION, TASK, Surroundings, VisionAgent, 
 from actsafe.constrained.augmented_lagrangian import AugmentedLagrangian
 from actsafe.constrained.unconstrained import Unconstrained
 from actsafe.data.rows import Rows
+from actsafe.models.packing import flat
 from actsafe.models.rssm.world_model import WorldModelSettings, elbo_loss
 
 SETTINGS = VisionSettings(
@@ -96,6 +98,42 @@ def test_rows_of_the_table_differ_by_what_they_name():
     np.testing.assert_allclose(make_agent("optimistic", doubt=doubt).aims.doubt, [3.0])
     np.testing.assert_allclose(make_agent(doubt=doubt).aims.doubt, [0.0, 10.0])
     np.testing.assert_allclose(make_agent().aims.task, [1.0, 0.0])
+
+
+def test_no_critic_is_heeded_beyond_what_rewards_allow(after_expansion):
+    """Critics that promise 10,000 everywhere, where rewards of -1 to 2 over 1 - 0.99 come to at most 200."""
+    agent, first, *_ = after_expansion
+    key = jax.random.key(0)
+    critics = first.actor_critics.critics.tree
+    last = critics.layers[-1]
+    boastful = eqx.tree_at(lambda critics: critics.layers[-1].bias, critics, jnp.full_like(last.bias, 1e4))
+    vector = jax.vmap(jax.vmap(flat))(boastful)
+    critics = dataclasses.replace(first.actor_critics.critics, vector=vector)
+    state = dataclasses.replace(first, actor_critics=dataclasses.replace(first.actor_critics, critics=critics))
+
+    @jax.jit
+    def measured(reward_range):
+        return agent.update(state, make_rows(key), key, reward_range)[1]
+
+    bounded, free = measured(jnp.asarray([-1.0, 2.0], jnp.float32)), measured(None)
+    assert free["task/return"] > 9000.0
+    # At the last of two steps r + 0.99 · 200, at the first a mixture of that and of what it leads to, all near 200.
+    assert 190.0 < bounded["task/return"] < 205.0
+    # The critic is taught what is possible, not what it said: half the squared error is that of 10,000 and 200.
+    np.testing.assert_allclose(bounded["task/critic_loss"], 0.5 * 9800.0**2, rtol=0.03)
+    # Of doubt nothing is recorded, and costs are never trimmed.
+    for name in ("exploration/return", "task/cost_return_0", "exploration/cost_return_0"):
+        assert bounded[name] == free[name] > 9000.0
+
+
+def test_an_optimist_is_not_bounded():
+    aims = make_agent("optimistic").aims
+    bounded = make_agent("optimistic")._bounded(aims, jnp.asarray([-1.0, 2.0], jnp.float32))
+    np.testing.assert_array_equal(bounded.highest, [np.inf])
+    scaled = make_agent(reward_scale=10.0)
+    np.testing.assert_allclose(
+        scaled._bounded(scaled.aims, jnp.asarray([-1.0, 2.0], jnp.float32)).lowest, [-1000.0, -np.inf]
+    )
 
 
 def test_planner_budgets():

@@ -23,11 +23,13 @@ from actsafe.experiments.vision_presets import vision_tiny
 class CountingAgent(VisionAgent):
     """Learns nothing, but reports what it was shown."""
 
-    def learn(self, state, sample, draws, keys, phase):
+    def learn(self, state, sample, draws, keys, phase, reward_range):
         def one(count, inputs):
             draw, key = inputs
             rows = sample(draw)
-            return count + 1, {"reward": jnp.mean(rows.reward), "luck": jax.random.uniform(key)}
+            lowest, highest = reward_range
+            shown = {"reward": jnp.mean(rows.reward), "lowest": lowest, "highest": highest}
+            return count + 1, shown | {"luck": jax.random.uniform(key)}
 
         count, reported = jax.lax.scan(one, state.num_updates, (draws, keys))
         return dataclasses.replace(state, num_updates=count), reported
@@ -109,6 +111,11 @@ def test_both_replays_teach_the_same(agent, fleet, state, recent_rows):
     for name, value in found[0].items():
         np.testing.assert_allclose(value, found[1][name], rtol=1e-6)
     assert 0.0 < float(found[0]["luck"]) < 3.0
+    # Sums over three updates, each of which is told the range of all 80 rewards.
+    rewards = filled(HostReplay, fleet).rows.reward
+    assert rewards.min() < 0.0 < rewards.max()
+    np.testing.assert_allclose(found[0]["lowest"], 3 * rewards.min(), rtol=1e-6)
+    np.testing.assert_allclose(found[0]["highest"], 3 * rewards.max(), rtol=1e-6)
 
 
 def test_updates_keep_their_ratio_to_steps(config, fleet, agent, fresh, monkeypatch):
