@@ -296,8 +296,11 @@ class VisionAgent:
         if reward_range is None or self.recipe.is_optimistic:
             return aims
         scale = self.settings.reward_scale / (1.0 - self.settings.actor_critic.discount)
-        lowest, highest = (scale * bound for bound in reward_range)
-        return aims._replace(lowest=aims.lowest.at[TASK].set(lowest), highest=aims.highest.at[TASK].set(highest))
+        lowest, highest = (
+            jnp.asarray(known).at[TASK].set(scale * bound)
+            for known, bound in zip((aims.lowest, aims.highest), reward_range, strict=True)
+        )
+        return aims._replace(lowest=lowest, highest=highest)
 
     def begin(self, num_envs: int) -> Filter:
         """What acting remembers before the first observation."""
