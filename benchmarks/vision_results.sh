@@ -23,7 +23,9 @@
 # cartpole-state           the released budget, a pessimism of 20, a replay that forgets nothing, dreams that begin in the
 #                          last epoch's rows count, steps of recovery as long as others
 # cartpole-state-loose     the same with our budget, which is twice as large
-# cartpole-state-recent    that with the released factor on steps of recovery, 0.01
+# cartpole-state-unwound   that with a heavier barrier, faster critics of costs, a charge for windup, and the check before
+#                          the task takes over
+# cartpole-state-recent    as -loose, with the released factor on steps of recovery, 0.01
 # cartpole-state-released  and that with dreams that count wherever in the replay they begin, as released
 #
 # UPDATES (100, from state 30) is the number of updates per 1000 steps, SEEDS (0) the seeds, and ALGORITHMS (actsafe) may
@@ -73,6 +75,10 @@ cartpole-careful) reproduce cartpole-swingup-sparse "${careful[@]}" ;;
 cartpole-unwound) reproduce cartpole-swingup-sparse "${careful[@]}" "${unwound[@]}" ;;
 cartpole-state) reproduce cartpole-swingup-sparse "${steady[@]}" "${state[@]}" ;;
 cartpole-state-loose) reproduce cartpole-swingup-sparse "${loose[@]}" ;;
+cartpole-state-unwound)
+    reproduce cartpole-swingup-sparse "${loose[@]}" agent.step.barrier.initial_weight=2.0 is_handover_checked=true \
+        agent.actor_critic.safety_critic_rate=8e-4 agent.actor_critic.unwinding=0.1
+    ;;
 cartpole-state-recent)
     reproduce cartpole-swingup-sparse "${loose[@]}" agent.step.barrier.recovery_step=0.01
     ;;
