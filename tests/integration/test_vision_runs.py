@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageSequence
 
+from actsafe.agents.phases import Phase
 from actsafe.cli import progress
 from actsafe.cli.main import main
 from actsafe.experiments import collecting, vision_runner
@@ -111,7 +112,7 @@ def records(run, name):
 
 
 def test_the_expansion_goes_on_until_the_task_may_take_over(whole_run, tmp_path, monkeypatch):
-    """Asked with what the updates of the epoch before reported, and once only: who has taken over stays."""
+    """Asked before each epoch with what the updates of the one before reported."""
     asked = []
 
     def at_second_asking(agent, learned):
@@ -120,29 +121,34 @@ def test_the_expansion_goes_on_until_the_task_may_take_over(whole_run, tmp_path,
 
     monkeypatch.setattr(vision_runner, "may_take_over", at_second_asking)
     run = tmp_path / "run"
-    assert main([*TINY, "--out", str(run), "--set", "schedule.total=500"]) == 0
-    phases = ["warm_up", "expansion", "expansion", "exploitation", "exploitation"]
-    metrics = records(run, "metrics")
-    assert [row["phase"] for row in metrics] == [row["phase"] for row in records(run, "ledger")] == phases
-    assert [row["policy"] for row in records(run, "ledger")] == ["uniform", *2 * ["exploration"], *2 * ["task"]]
+    assert main([*TINY, "--out", str(run)]) == 0
+    metrics, ledger = records(run, "metrics"), records(run, "ledger")
+    phases = ["warm_up", "expansion", "expansion", "exploitation"]
+    assert [row["phase"] for row in metrics] == [row["phase"] for row in ledger] == phases
+    assert [row["policy"] for row in ledger] == ["uniform", "exploration", "exploration", "task"]
     assert asked == [metrics[1]["learning"], metrics[2]["learning"]]
-    # What the expansion teaches, the exploration's policy learns as long as it goes on.
-    assert ["exploration/loss" in row["learning"] for row in metrics] == [True, True, True, False, False]
+    # The exploration's policy learns for as long as it acts.
+    assert ["exploration/loss" in row["learning"] for row in metrics] == [True, True, True, False]
     # Before anybody had to be asked, this was the run in which the task takes over in time.
     assert metrics[:2] == records(whole_run, "metrics")[:2]
 
 
-def test_who_has_taken_over_is_not_asked_again_after_a_resume(unfinished, whole_run, monkeypatch):
+def test_who_has_taken_over_is_not_asked_again(unfinished, whole_run, monkeypatch):
     monkeypatch.setattr(vision_runner, "may_take_over", lambda agent, learned: False)
     assert main(["resume", str(unfinished)]) == 0
     assert_same(unfinished, whole_run)
 
 
-def test_a_run_is_handed_over_unasked_where_it_says_so(whole_run, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("is_checked", "expected"), [(True, Phase.EXPANSION), (False, Phase.EXPLOITATION)])
+def test_nobody_is_asked_where_the_settings_say_so(unfinished, monkeypatch, is_checked, expected):
+    shutil.rmtree(unfinished / "epochs" / "0003")
+    RunFolder.open(unfinished).refresh()
+    file = unfinished / "config.json"
+    content = json.loads(file.read_text())
+    content["config"]["is_handover_checked"] = is_checked
+    file.write_text(json.dumps(content))
     monkeypatch.setattr(vision_runner, "may_take_over", lambda agent, learned: False)
-    run = tmp_path / "run"
-    assert main([*TINY, "--out", str(run), "--set", "is_handover_checked=false"]) == 0
-    assert records(run, "metrics") == records(whole_run, "metrics")
+    assert vision_runner.VisionTrainer(RunFolder.open(unfinished))._phase(3) is expected
 
 
 def test_a_run_killed_in_a_checkpoint_resumes_to_the_same_bits(start, actsafe, whole_run, tmp_path):
