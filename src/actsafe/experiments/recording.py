@@ -104,13 +104,20 @@ def may_take_over(agent: VisionAgent, learned: Mapping[str, float | None]) -> bo
     if not (agent.recipe.is_constrained and agent.recipe.explores):
         return True
     task, exploration = (_least_margin(agent, policy, learned) for policy in (Policy.TASK, Policy.EXPLORATION))
-    return task > 0 or task >= exploration
+    return task > -AT_THE_BOUNDARY or task >= exploration
+
+
+AT_THE_BOUNDARY = 0.25
+"""Of a budget. Steps go back and forth across the boundary, so that a mean over many may lie a little beyond it."""
 
 
 def _least_margin(agent: VisionAgent, policy: Policy, learned: Mapping[str, float | None]) -> float:
-    """Of all budgets, the planner's less what the policy's dreams held against it."""
-    found = [learned.get(f"{policy.value}/margin_{number}") for number in range(len(agent.planner_budgets))]
-    return min((-np.inf if margin is None or not np.isfinite(margin) else margin for margin in found), default=np.inf)
+    """Of all constraints, what the policy's dreams left of the planner's budget, as a share of it."""
+    shares = []
+    for number, budget in enumerate(agent.planner_budgets):
+        margin = learned.get(f"{policy.value}/margin_{number}")
+        shares.append(-np.inf if margin is None or not np.isfinite(margin) else margin / max(budget, 1e-9))
+    return min(shares, default=np.inf)
 
 
 def ledger_rows(

@@ -60,13 +60,15 @@ def test_a_cost_that_is_not_a_number_counts_as_over_budget():
 @pytest.mark.parametrize(
     ("task", "exploration", "expected"),
     [
+        # The planner's budgets are 20 and 40.
         ((1.0, 2.0), (3.0, 3.0), True),
-        ((1.0, -0.1), (3.0, 3.0), False),  # one budget of two is broken
-        ((-5.0, 2.0), (2.0, -6.0), True),  # the other policy would break one by more
-        ((-5.0, 2.0), (-4.0, 2.0), False),
-        ((0.0, 1.0), (1.0, 1.0), False),
+        ((-4.9, -9.9), (3.0, 3.0), True),  # less than a quarter over: at the boundary
+        ((1.0, -10.1), (3.0, 3.0), False),  # one of two is broken by more
+        ((-15.0, 2.0), (2.0, -31.0), True),  # the other policy would break one by more, 31 of 40
+        ((-15.0, 2.0), (2.0, -29.0), False),
+        ((-15.0, 2.0), (-14.0, 2.0), False),
         ((float("nan"), 1.0), (0.5, 1.0), False),
-        ((None, 1.0), (-9.0, 1.0), False),
+        ((None, 1.0), (-90.0, 1.0), False),
         ((None, 1.0), (None, 1.0), True),  # nothing is known of either
     ],
 )
