@@ -25,6 +25,7 @@
 # cartpole-state-loose     the same with our budget, which is twice as large
 # cartpole-state-unwound   that with a heavier barrier, faster critics of costs, a charge for windup, and the check before
 #                          the task takes over
+# cartpole-state-whole     that with updates between episodes only
 # cartpole-state-recent    as -loose, with the released factor on steps of recovery, 0.01
 # cartpole-state-released  and that with dreams that count wherever in the replay they begin, as released
 #
@@ -62,6 +63,8 @@ state=(observation=state schedule.expansion=200000 schedule.total=400000 updates
     agent.actor_critic.actor_width=64 agent.actor_critic.actor_depth=2 agent.actor_critic.actor_rate=2e-4
     agent.actor_critic.critic_width=64 agent.actor_critic.critic_depth=2 agent.actor_critic.critic_rate=2e-4)
 loose=("${steady[@]}" "${state[@]}" agent.is_budget_released=false)
+state_unwound=(agent.step.barrier.initial_weight=2.0 agent.actor_critic.safety_critic_rate=8e-4
+    agent.actor_critic.unwinding=0.1 is_handover_checked=true)
 short_replay=(schedule.warm_up=20000 replay_capacity=60000)
 case $which in
 goto-goal) reproduce point-goto-goal "${goto_goal[@]}" ;;
@@ -75,10 +78,8 @@ cartpole-careful) reproduce cartpole-swingup-sparse "${careful[@]}" ;;
 cartpole-unwound) reproduce cartpole-swingup-sparse "${careful[@]}" "${unwound[@]}" ;;
 cartpole-state) reproduce cartpole-swingup-sparse "${steady[@]}" "${state[@]}" ;;
 cartpole-state-loose) reproduce cartpole-swingup-sparse "${loose[@]}" ;;
-cartpole-state-unwound)
-    reproduce cartpole-swingup-sparse "${loose[@]}" agent.step.barrier.initial_weight=2.0 is_handover_checked=true \
-        agent.actor_critic.safety_critic_rate=8e-4 agent.actor_critic.unwinding=0.1
-    ;;
+cartpole-state-unwound) reproduce cartpole-swingup-sparse "${loose[@]}" "${state_unwound[@]}" ;;
+cartpole-state-whole) reproduce cartpole-swingup-sparse "${loose[@]}" "${state_unwound[@]}" decisions_per_cycle=501 ;;
 cartpole-state-recent)
     reproduce cartpole-swingup-sparse "${loose[@]}" agent.step.barrier.recovery_step=0.01
     ;;

@@ -33,8 +33,7 @@ class Evaluate:
     episodes: Annotated[int | None, _none("N", "5, from pixels 50")] = None
     """Episodes per seed and task, each with random numbers of its own."""
     draws: Flag = False
-    """Act as in training, by draws from the policy, which is what budgets are kept by; else by its medians. From
-    pixels only."""
+    """Act by draws from the policy, as in training, and not by its medians. From pixels only."""
     video: Annotated[Path | None, _none("FILE", "none")] = None
     """A video of the first episode as the agent sees it: .gif, .webp, .png (animated) or .mp4. From pixels only."""
     predict: Annotated[Path | None, _none("FILE", "none")] = None
