@@ -15,8 +15,8 @@
 # cartpole-careful ActSafe there: exploring from step 40,000 until 600,000, a tenth of the pessimism, our budget, dreams that
 #                  begin in the last epoch's rows count, steps of recovery as long as others, a barrier 20 times as
 #                  heavy and critics that learn four times as fast
-# cartpole-unwound the same, but that the reward's critic learns as fast as published, policies are charged for windup, and
-#                  the task takes over once its own dreams let it. Not made yet
+# cartpole-unwound the same, but that the reward's critic learns as fast as published, policies are charged for windup, the
+#                  task takes over once its own dreams let it, and updates come between episodes. Not made yet
 #
 # And of 400,000 steps from state with small networks, for a CPU, about a quarter of an hour for an algorithm and seed:
 #
@@ -55,7 +55,7 @@ steady=(schedule.warm_up=20000 agent.is_budget_released=true agent.doubt.pessimi
 careful=(schedule.warm_up=40000 schedule.expansion=600000 agent.doubt.pessimism=5 agent.recent_rows=10000
     agent.step.barrier.recovery_step=1.0 agent.step.barrier.initial_weight=2.0 agent.actor_critic.critic_rate=3.2e-4)
 unwound=(agent.actor_critic.critic_rate=8e-5 agent.actor_critic.safety_critic_rate=3.2e-4
-    agent.actor_critic.unwinding=0.1 is_handover_checked=true)
+    agent.actor_critic.unwinding=0.1 is_handover_checked=true decisions_per_cycle=501)
 state=(observation=state schedule.expansion=200000 schedule.total=400000 updates_per_1000_steps="${UPDATES:-30}"
     agent.precision=float32 agent.batch_size=8 agent.sequence_length=16 agent.model_rate=6e-4
     agent.model.deterministic=48 agent.model.stochastic=12 agent.model.hidden=48
