@@ -12,13 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 
 import actsafe
+from actsafe.agents.handover import may_take_over
 from actsafe.agents.phases import Phase
 from actsafe.data.replay import make_replay
 from actsafe.data.rows import RowLayout, Rows
 from actsafe.experiments import provenance
 from actsafe.experiments.epochs import AnyReplay, Epoch, Loop, Standing
 from actsafe.experiments.folder import CHECKPOINT, CHECKPOINTS_KEPT, Episode, RunFolder
-from actsafe.experiments.recording import Outcome, constraint_columns, ledger_rows, may_take_over, means
+from actsafe.experiments.recording import Outcome, constraint_columns, ledger_rows, means
 from actsafe.experiments.storage import require_room, size_text
 from actsafe.experiments.stores import unflatten
 from actsafe.experiments.vision_config import ROWS, VisionConfig

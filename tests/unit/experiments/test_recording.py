@@ -3,10 +3,8 @@
 import numpy as np
 import pytest
 
-from actsafe.agents.recipes import VISION_RECIPES
-from actsafe.agents.vision import Surroundings, VisionAgent, VisionSettings
 from actsafe.experiments.collecting import Block
-from actsafe.experiments.recording import Outcome, Tally, ledger_rows, may_take_over, means
+from actsafe.experiments.recording import Outcome, Tally, ledger_rows, means
 
 
 def block(reward, cost, first, last) -> Block:
@@ -55,28 +53,3 @@ def test_a_cost_that_is_not_a_number_counts_as_over_budget():
     outcome = Outcome(0.0, np.array([np.nan]))
     (row,) = ledger_rows({}, [outcome], [{"constraint": "cost", "budget": 1.0}])
     assert row["share_over_budget"] == 1.0
-
-
-@pytest.mark.parametrize(
-    ("task", "exploration", "expected"),
-    [
-        # The planner's budgets are 20 and 40.
-        ((1.0, 2.0), (3.0, 3.0), True),
-        ((-4.9, -9.9), (3.0, 3.0), True),  # less than a quarter over: at the boundary
-        ((1.0, -10.1), (3.0, 3.0), False),  # one of two is broken by more
-        ((-15.0, 2.0), (2.0, -31.0), True),  # the other policy would break one by more, 31 of 40
-        ((-15.0, 2.0), (2.0, -29.0), False),
-        ((-15.0, 2.0), (-14.0, 2.0), False),
-        ((float("nan"), 1.0), (0.5, 1.0), False),
-        ((None, 1.0), (-90.0, 1.0), False),
-        ((None, 1.0), (None, 1.0), True),  # nothing is known of either
-    ],
-)
-def test_the_task_takes_over_where_its_own_dreams_let_it(task, exploration, expected):
-    surroundings = Surroundings((5,), 1, budgets=(5.0, 10.0), num_decisions=25)
-    learned = {f"task/margin_{k}": margin for k, margin in enumerate(task)}
-    learned |= {f"exploration/margin_{k}": margin for k, margin in enumerate(exploration)}
-    agent = VisionAgent(surroundings, VISION_RECIPES["actsafe"], VisionSettings())
-    assert may_take_over(agent, learned) is expected
-    for recipe in ("opax", "greedy"):  # one keeps to no budget, of the other there is but one policy
-        assert may_take_over(VisionAgent(surroundings, VISION_RECIPES[recipe], VisionSettings()), learned)
