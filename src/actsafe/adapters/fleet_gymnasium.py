@@ -48,7 +48,7 @@ class GymnasiumFleet(Fleet):
         self._observations = _observation_box(self.name, envs.single_observation_space)
         self.observation_shape = self._observations.shape
         self.observation_dtype = np.dtype(np.uint8 if len(self.observation_shape) == 3 else np.float32)
-        self.cost_names, self.budgets = tuple(cost_names), tuple(float(budget) for budget in budgets)
+        self.cost_names, self.budgets = _cost_names(cost_names), tuple(float(budget) for budget in budgets)
         if len(self.cost_names) != len(self.budgets) or not self.cost_names:
             raise ValueError(f"budgets: got {list(budgets)}, expected one for each of the costs {list(cost_names)}.")
         self.action_repeat = int(checked_number("action_repeat", action_repeat, at_least=1.0, is_whole=True))
@@ -177,6 +177,16 @@ class GymnasiumFleet(Fleet):
     def close(self) -> None:
         """Closes the environments."""
         self._envs.close()
+
+
+def _cost_names(names: Sequence[str]) -> tuple[str, ...]:
+    """The names, or ValueError where they are one string, or name a cost twice, which would then count twice."""
+    if isinstance(names, str):
+        raise ValueError(f"cost_names: got {names!r}, expected a list of names; write [{names!r}].")
+    twice = sorted({name for name in names if list(names).count(name) > 1})
+    if twice:
+        raise ValueError(f"cost_names: got {list(names)}, expected each cost once; leave out the second {twice[0]!r}.")
+    return tuple(names)
 
 
 def _action_box(name: str, space: gymnasium.Space) -> gymnasium.spaces.Box:

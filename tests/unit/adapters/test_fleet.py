@@ -113,6 +113,16 @@ def test_several_costs_are_several_constraints():
         fleet_of(Counter(), cost_names=("late", "cost"))
 
 
+def test_a_cost_is_named_once():
+    """Named twice it would count twice, in the certificate's episodes too."""
+    with pytest.raises(ValueError, match=r"cost_names: got \['cost', 'late', 'cost'\], expected each cost once"):
+        fleet_of(Counter(), cost_names=("cost", "late", "cost"), budgets=(1.0, 1.0, 1.0))
+    with pytest.raises(ValueError, match=r"cost_names: got \['cost', 'cost'\]"):
+        make_fleet("Pendulum-v1", 2, observation="state", budget=1.0, cost_names=["cost", "cost"])
+    with pytest.raises(ValueError, match=r"cost_names: got 'cost', expected a list of names; write \['cost'\]"):
+        fleet_of(Counter(), cost_names="cost")
+
+
 FAULTS = {
     "NaN vector": ({"observation": np.float32([np.nan, 0.0])}, r"the observation of environment 1 at tick 2 is nan"),
     "NaN reward": ({"reward": np.nan}, r"the reward of environment 1 at tick 2 is nan, expected a finite number"),
