@@ -16,6 +16,7 @@ from actsafe.adapters.fleet_gymnasium import GymnasiumFleet
 from actsafe.adapters.fleet_problem import ProblemFleet
 from actsafe.adapters.fleet_repeat import RepeatedAction
 from actsafe.adapters.fleet_safety_gym import SafetyGymFleet
+from actsafe.models.rssm.world_model import require_learnable
 from actsafe.problems import PROBLEMS
 from actsafe.problems.checking import checked_number, known
 
@@ -116,6 +117,10 @@ def _gymnasium_fleet(
             raise ValueError(
                 f"observation: got {observation!r}, but {name!r} gives {seen!r}; ask for that, or wrap it."
             )
+        try:
+            require_learnable(fleet.observation_shape)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}; wrap it (gymnasium.wrappers.ResizeObservation, ...).") from error
         on_failure.pop_all()
     return fleet
 

@@ -248,6 +248,8 @@ def _action_box(name: str, space: gymnasium.Space) -> gymnasium.spaces.Box:
     """The action space, or ValueError where it is not one that [-1, 1] can be stretched to."""
     if not isinstance(space, gymnasium.spaces.Box) or space.dtype.kind != "f" or not space.is_bounded():
         raise ValueError(f"{name}: got the action space {space}, expected a bounded Box of floats; wrap it.")
+    if 0 in space.shape:
+        raise ValueError(f"{name}: got the action space {space}, expected at least one number to choose; repair it.")
     return space
 
 

@@ -413,6 +413,10 @@ def test_what_cannot_be_a_fleet():
         vector.single_action_space = space
         with pytest.raises(ValueError, match=r"got the action space .*, expected a bounded Box of floats"):
             GymnasiumFleet(vector, budgets=[1.0], num_decisions=3)
+    vector = OwnVector([])
+    vector.single_action_space = gymnasium.spaces.Box(-1.0, 1.0, (0,))
+    with pytest.raises(ValueError, match=r"expected at least one number to choose"):
+        GymnasiumFleet(vector, budgets=[1.0], num_decisions=3)
     for space in (gymnasium.spaces.Discrete(3), gymnasium.spaces.Box(0.0, 1.0, (4, 4, 3))):
         vector = OwnVector([])
         vector.single_observation_space = space
@@ -450,6 +454,27 @@ def test_fleets_by_name():
         assert isinstance(fleet, SafetyGymFleet)
         assert (fleet.name, fleet.budgets, fleet.action_repeat) == ("DoggoPressButtonsSparse", (25.0,), 2)
         assert (fleet.num_decisions, fleet.num_envs, fleet.action_dim) == (500, 2, 12)
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((17, 17, 3), r"test/Shaped-v0: image_size: no kernels .* to 17; 16, 32, 64, .*wrap it .*ResizeObservation"),
+        ((16, 32, 3), r"test/Shaped-v0: images must be square, got 16 x 32 pixels; wrap it"),
+        (
+            (0,),
+            r"test/Shaped-v0: observations must be images .* or vectors of at least one number, got the shape \(0,\)",
+        ),
+    ],
+)
+def test_what_nothing_can_be_learned_from_is_refused_when_it_is_made(shape, message):
+    """Before there is an agent, and so before a run has a folder."""
+    images = len(shape) == 3
+    options = {"shape": shape, "dtype": np.uint8 if images else np.float32}
+    gymnasium.register("test/Shaped-v0", Counter, kwargs=options, disable_env_checker=True)
+    with pytest.raises(ValueError, match=message):
+        make_fleet("test/Shaped-v0", 2, observation="pixels" if images else "state", budget=1.0, num_decisions=3)
+    del gymnasium.registry["test/Shaped-v0"]
 
 
 def test_a_gymnasium_id_with_a_time_limit():
