@@ -2,12 +2,15 @@
 
 import contextlib
 import reprlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import gymnasium
 import numpy as np
 import numpy.typing as npt
+from gymnasium.vector import AutoresetMode
+
+from actsafe.problems.checking import known
 
 
 def check_action(action: Any, space: gymnasium.Space) -> npt.NDArray[np.float64]:
@@ -41,6 +44,31 @@ def copy_seeds(seed: int | Sequence[int | None] | None, num_envs: int) -> list[i
     if len(seed) != num_envs:
         raise ValueError(f"seed: got {len(seed)} seeds, expected {num_envs}, one for each copy, or one int.")
     return list(seed)
+
+
+def checked_autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:
+    """The mode (or the one of that value), or ValueError where a batch of ours has no such mode."""
+    choices = [each.value for each in (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)]
+    return AutoresetMode(known("autoreset_mode", getattr(mode, "value", mode), choices))
+
+
+def with_finals(info: Mapping[str, npt.NDArray[Any]], finals: Any, is_over: npt.NDArray[np.bool_]) -> dict[str, Any]:
+    """The info of a step in the mode SAME_STEP, as Gymnasium has it: that of the copies that ended is put aside.
+
+    `finals` are the observations of all copies before those were reset.
+    """
+
+    def masked(mask: npt.NDArray[np.bool_]) -> dict[str, npt.NDArray[Any]]:
+        values = {name: np.where(mask, value, np.zeros((), value.dtype)) for name, value in info.items()}
+        return values | {f"_{name}": mask.copy() for name in info}
+
+    if not np.any(is_over):
+        return masked(~is_over)
+    final_obs = np.full(len(is_over), None, object)
+    for number in np.flatnonzero(is_over):
+        final_obs[number] = finals[number].copy()
+    aside = {"final_obs": final_obs, "_final_obs": is_over.copy(), "final_info": masked(is_over)}
+    return masked(~is_over) | aside | {"_final_info": is_over.copy()}
 
 
 class FaultyEnvironmentError(ValueError):
