@@ -230,6 +230,8 @@ def test_exposes_mujoco():
         ({"action_noise": -1.0}, "action_noise: got -1.0"),
         ({"robot": "Doggo", "motor_gear": 3.0}, "motor_gear: got 3.0 for Doggo"),
         ({"num_hazards": 500}, "500|room|place"),
+        ({"num_hazard": 2}, r"option: got 'num_hazard', expected one of .* did you mean 'num_hazards'\?"),
+        ({"render_camara": "track"}, r"option: got 'render_camara', expected one of .* did you mean 'render_camera'\?"),
     ],
     ids=str,
 )

@@ -1,8 +1,9 @@
 """What the adapters accept, and what they say where they do not."""
 
 import contextlib
+import inspect
 import reprlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import gymnasium
@@ -44,6 +45,15 @@ def copy_seeds(seed: int | Sequence[int | None] | None, num_envs: int) -> list[i
     if len(seed) != num_envs:
         raise ValueError(f"seed: got {len(seed)} seeds, expected {num_envs}, one for each copy, or one int.")
     return list(seed)
+
+
+def require_known_options(options: Iterable[str], *takers: Callable[..., Any]) -> None:
+    """Nothing, or ValueError that names the option nearest to one that none of `takers` has."""
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    parameters = [each for taker in takers for each in inspect.signature(taker).parameters.values()]
+    names = list(dict.fromkeys(each.name for each in parameters if each.kind in kinds))
+    for name in options:
+        known("option", name, names)
 
 
 def checked_autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:

@@ -10,7 +10,14 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from actsafe.adapters.camera import Camera
-from actsafe.adapters.checks import check_action, checked_autoreset_mode, copy_seeds, refuse_options, with_finals
+from actsafe.adapters.checks import (
+    check_action,
+    checked_autoreset_mode,
+    copy_seeds,
+    refuse_options,
+    require_known_options,
+    with_finals,
+)
 from actsafe.problems.checking import checked_number, known
 from actsafe.problems.cores import num_cores
 from actsafe.problems.safety_gym import COST_SOURCES, Batch, SafetyGymSettings, StepResult
@@ -28,6 +35,7 @@ class _Stage:
     def __init__(
         self,
         num_simulations: int,
+        /,
         *,
         num_threads: int | None,
         render_mode: str | None = None,
@@ -39,6 +47,7 @@ class _Stage:
         renderer: str = "raycast",
         **settings: Any,
     ):
+        require_known_options(settings, SafetyGymSettings, type(self))
         self.render_mode = render_mode
         if render_mode is not None:
             known("render mode", render_mode, ("rgb_array",))
