@@ -82,6 +82,22 @@ for _ in range(50):
     assert result.returncode == 0, result.stderr
 
 
+def test_workers_that_import_nothing_find_an_id_with_its_module():
+    """As Stable-Baselines3's `SubprocVecEnv` starts them; Gymnasium 1.0 and later load no plugins of other packages."""
+    code = """
+import functools
+import gymnasium
+assert not any(name.startswith("actsafe/") for name in gymnasium.registry)
+make = functools.partial(gymnasium.make, "actsafe:actsafe/Pendulum-v0")
+envs = gymnasium.vector.AsyncVectorEnv([make], context="spawn")
+observations, _ = envs.reset(seed=0)
+assert observations.shape == (1, 3)
+envs.close()
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert result.returncode == 0, result.stderr
+
+
 @every_problem
 def test_step_is_the_problems_step(name):
     """The reward is r(s, a) at the state left behind, or the sum after each of two simulator steps."""
