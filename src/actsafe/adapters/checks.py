@@ -59,7 +59,8 @@ def require_known_options(options: Iterable[str], *takers: Callable[..., Any]) -
 def checked_autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:
     """The mode (or the one of that value), or ValueError where a batch of ours has no such mode."""
     choices = [each.value for each in (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)]
-    return AutoresetMode(known("autoreset_mode", getattr(mode, "value", mode), choices))
+    word = mode.value if isinstance(mode, AutoresetMode) else mode
+    return AutoresetMode(known("autoreset_mode", word, choices))
 
 
 def with_finals(info: Mapping[str, npt.NDArray[Any]], finals: Any, is_over: npt.NDArray[np.bool_]) -> dict[str, Any]:

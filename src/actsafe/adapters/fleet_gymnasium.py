@@ -229,7 +229,7 @@ class GymnasiumFleet(Fleet):
             self._envs.close()
             return
         # To close in an orderly way would be to wait for the answer of a worker that has ended.
-        for process in self._envs.unwrapped.processes:
+        for process in getattr(self._envs.unwrapped, "processes", ()):
             process.terminate()
         self._envs.unwrapped.closed = True
 

@@ -251,8 +251,9 @@ class ProblemVectorEnv(gymnasium.vector.VectorEnv[npt.NDArray[Any], npt.NDArray[
         if self._mode is AutoresetMode.SAME_STEP:
             info = with_finals(info, observations, truncations)
             if np.any(truncations):
-                self._episodes, self._num_taken = _begin_all(self.problem, episodes.key), 0
-                observations = _observe(self.problem, self._episodes.state, self._space)
+                episodes = _begin_all(self.problem, episodes.key)
+                self._episodes, self._num_taken = episodes, 0
+                observations = _observe(self.problem, episodes.state, self._space)
         else:
             info |= {f"_{name}": np.full(self.num_envs, not is_reset) for name in info}
         return observations, rewards, np.zeros(self.num_envs, bool), truncations, info
