@@ -82,6 +82,22 @@ for _ in range(50):
     assert result.returncode == 0, result.stderr
 
 
+def test_workers_that_import_nothing_find_an_id_with_its_module():
+    """As Stable-Baselines3's `SubprocVecEnv` starts them; Gymnasium 1.0 and later load no plugins of other packages."""
+    code = """
+import functools
+import gymnasium
+assert not any(name.startswith("actsafe/") for name in gymnasium.registry)
+make = functools.partial(gymnasium.make, "actsafe:actsafe/Pendulum-v0")
+envs = gymnasium.vector.AsyncVectorEnv([make], context="spawn")
+observations, _ = envs.reset(seed=0)
+assert observations.shape == (1, 3)
+envs.close()
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert result.returncode == 0, result.stderr
+
+
 @every_problem
 def test_step_is_the_problems_step(name):
     """The reward is r(s, a) at the state left behind, or the sum after each of two simulator steps."""
@@ -337,6 +353,48 @@ def test_a_vector_of_environments_is_its_members(name, seed):
     theirs.close()
 
 
+def compare_info(ours, theirs):
+    """Gymnasium drops a key that no copy has; ours stays, masked out. What is masked out has no meaning."""
+    for key in [key for key in ours if not key.startswith("_")]:
+        mask = ours[f"_{key}"]
+        np.testing.assert_array_equal(mask, theirs.get(f"_{key}", np.zeros(len(mask), bool)))
+        if key == "final_info":
+            compare_info(ours[key], theirs[key])
+        else:
+            expected = theirs.get(key, np.zeros(len(mask)))
+            for number in np.flatnonzero(mask):
+                np.testing.assert_allclose(ours[key][number], expected[number], rtol=0.0, atol=1e-6)
+    assert set(theirs) <= set(ours)
+
+
+@every_problem
+def test_a_vector_that_resets_in_the_same_step_is_its_members(name):
+    """Over three episodes; `final_obs` and `final_info` have what the last step of each brought."""
+    num_envs, num_decisions = 3, 4
+    options = {"num_envs": num_envs, "num_decisions": num_decisions, "observation": "state", **NOISE}
+    ours = gymnasium.make_vec(environment_id(name), autoreset_mode=AutoresetMode.SAME_STEP, **options)
+    same_step = {"autoreset_mode": AutoresetMode.SAME_STEP}
+    theirs = gymnasium.make_vec(environment_id(name), vectorization_mode="sync", vector_kwargs=same_step, **options)
+    assert isinstance(ours, ProblemVectorEnv)
+    assert ours.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP is theirs.metadata["autoreset_mode"]
+    np.testing.assert_array_equal(ours.reset(seed=3)[0], theirs.reset(seed=3)[0])
+    num_resets = 0
+    for actions in random_actions(3 * num_decisions, num_envs, 1):
+        mine, expected = ours.step(actions), theirs.step(actions)
+        for own, other in zip(mine[:4], expected[:4], strict=True):
+            np.testing.assert_allclose(own, other, rtol=0.0, atol=1e-6)
+        assert mine[0] in ours.observation_space
+        compare_info(mine[4], expected[4])
+        num_resets += "final_obs" in mine[4]
+    assert num_resets == 3
+    theirs.close()
+
+
+@pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
+def test_an_autoreset_mode_may_be_a_word(mode):
+    assert ProblemVectorEnv("pendulum", 2, autoreset_mode=mode).metadata["autoreset_mode"] is AutoresetMode(mode)
+
+
 def test_copies_are_independent():
     """Each copy has its own noise, and its own alone: another seed in one place changes one row."""
     envs = ProblemVectorEnv("cartpole", 3, dtype="float64", **NOISE)
@@ -384,6 +442,8 @@ def test_vector_needs_a_reset_and_copies():
         ProblemVectorEnv("pendulum", 2).step(np.zeros((2, 1)))
     with pytest.raises(ValueError, match="num_envs: got 0, expected a whole number of at least 1"):
         ProblemVectorEnv("pendulum", 0)
+    with pytest.raises(ValueError, match=r"autoreset_mode: got 'Disabled', expected one of \['NextStep', 'SameStep'\]"):
+        ProblemVectorEnv("pendulum", 2, autoreset_mode=AutoresetMode.DISABLED)
 
 
 def test_vector_pictures_are_those_of_its_members():

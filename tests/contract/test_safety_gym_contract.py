@@ -107,6 +107,45 @@ def test_a_batch_is_its_members(robot, seed):
     theirs.close()
 
 
+def test_a_batch_that_resets_in_the_same_step_is_its_members():
+    """Over three short episodes, one of which ends early because its physics are broken."""
+    options = {"num_envs": 3, "observation": "state", "episode_length": 7, "action_repeat": 2}
+    same_step = {"autoreset_mode": AutoresetMode.SAME_STEP}
+    ours = gymnasium.make_vec("actsafe/PointPushBox-v0", **same_step, **options)
+    theirs = gymnasium.make_vec(
+        "actsafe/PointPushBox-v0", vectorization_mode="sync", vector_kwargs=same_step, **options
+    )
+    assert isinstance(ours, SafetyGymVectorEnv)
+    assert ours.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP is theirs.metadata["autoreset_mode"]
+    np.testing.assert_array_equal(ours.reset(seed=3)[0], theirs.reset(seed=3)[0])
+    rng, num_ended = np.random.default_rng(0), np.zeros(3, int)
+    for tick in range(12):
+        if tick == 2:
+            for each in (ours.batch.simulations[1], theirs.envs[1].unwrapped):
+                each.data.qvel[0] = np.inf
+        actions = rng.uniform(-1.2, 1.2, ours.action_space.shape).astype(np.float32)
+        mine, expected = ours.step(actions), theirs.step(actions)
+        for own, other in zip(mine[:4], expected[:4], strict=True):
+            np.testing.assert_array_equal(own, other)
+        ended = mine[2] | mine[3]
+        num_ended += ended
+        assert ("final_obs" in mine[4]) == np.any(ended)
+        for info, others, mask in (
+            (mine[4], expected[4], ~ended),
+            (mine[4].get("final_info", {}), expected[4].get("final_info", {}), ended),
+        ):
+            for key in INFO & info.keys():
+                np.testing.assert_array_equal(info[f"_{key}"], mask)
+                np.testing.assert_array_equal(info[key][mask], np.asarray(others.get(key, np.zeros(3)))[mask])
+        for number in np.flatnonzero(ended):
+            np.testing.assert_array_equal(mine[4]["final_obs"][number], expected[4]["final_obs"][number])
+            assert set(mine[4]["final_info"]) == {name for key in INFO for name in (key, f"_{key}")}
+    # Four decisions an episode; 3 + 4 + 4 where the first one broke.
+    np.testing.assert_array_equal(num_ended, [3, 3, 3])
+    ours.close()
+    theirs.close()
+
+
 def test_the_number_of_threads_changes_nothing():
     actions = np.random.default_rng(0).uniform(-1.0, 1.0, (20, 5, 2))
     runs = []
@@ -191,6 +230,8 @@ def test_exposes_mujoco():
         ({"action_noise": -1.0}, "action_noise: got -1.0"),
         ({"robot": "Doggo", "motor_gear": 3.0}, "motor_gear: got 3.0 for Doggo"),
         ({"num_hazards": 500}, "500|room|place"),
+        ({"num_hazard": 2}, r"option: got 'num_hazard', expected one of .* did you mean 'num_hazards'\?"),
+        ({"render_camara": "track"}, r"option: got 'render_camara', expected one of .* did you mean 'render_camera'\?"),
     ],
     ids=str,
 )

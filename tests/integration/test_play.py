@@ -69,7 +69,7 @@ def test_every_registered_task_is_known():
         (("Pendulum", "--camera", "track"), "seen from the front only"),
         (("Pendulum", "--observation", "pixels"), "pendulum has no look"),
         (("PointGotoGoal", "--camera", "trak"), "did you mean 'track'?"),
-        (("PointGotoGoal", "--set", "motor_ger=3"), "unexpected keyword argument 'motor_ger'. docs/problems.md lists"),
+        (("PointGotoGoal", "--set", "motor_ger=3"), "did you mean 'motor_gear'?"),
         (("PointGotoGoal", "--set", "motor_gear=-3.0"), "motor_gear: got -3.0, expected a finite number of at least 0"),
     ],
 )

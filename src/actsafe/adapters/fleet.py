@@ -1,18 +1,22 @@
 """Fleets: environments as the training loop sees them, whether they are ours or anybody's."""
 
+import contextlib
 import functools
+import importlib
 from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
-from gymnasium.envs.registration import registry
+from gymnasium.envs.registration import EnvSpec, VectorizeMode, registry
 
 from actsafe.adapters import register
+from actsafe.adapters.checks import CheckedEnv, blamed_on
 from actsafe.adapters.fleet_base import Arrival, Fleet, environment_seeds
 from actsafe.adapters.fleet_gymnasium import GymnasiumFleet
 from actsafe.adapters.fleet_problem import ProblemFleet
 from actsafe.adapters.fleet_repeat import RepeatedAction
 from actsafe.adapters.fleet_safety_gym import SafetyGymFleet
+from actsafe.models.rssm.world_model import require_learnable
 from actsafe.problems import PROBLEMS
 from actsafe.problems.checking import checked_number, known
 
@@ -81,27 +85,54 @@ def _gymnasium_fleet(
     **options: Any,
 ) -> GymnasiumFleet:
     """Environments of a Gymnasium id; one `budget` holds for each of its costs."""
-    if ":" not in name:
-        known("Gymnasium id", name, registry)
+    spec = _registered(name)
     if "task" in options:
         raise ValueError(f"task: got {options['task']!r}, but {name!r} has one task only; leave it out.")
     budgets = budget if isinstance(budget, Sequence) else (budget,) * len(cost_names)
     if not budgets:
         raise ValueError(f"budget: {name!r} does not say what it allows; give the largest sum of costs of an episode.")
     repeat = int(checked_number("action_repeat", action_repeat, at_least=1.0, is_whole=True))
+    is_own_vector = spec.vector_entry_point is not None and repeat == 1
+    mode = options.pop("vectorization_mode", "vector_entry_point" if is_own_vector else "sync")
+    modes = [each.value for each in VectorizeMode]
+    mode = VectorizeMode(known("vectorization_mode", getattr(mode, "value", mode), modes))
+    wrappers = list(options.pop("wrappers", ()))
+    if mode is not VectorizeMode.VECTOR_ENTRY_POINT:
+        wrappers.append(functools.partial(CheckedEnv, cost_names=cost_names))
     if repeat > 1:
-        hold = functools.partial(RepeatedAction, num_steps=repeat, cost_names=cost_names)
-        options = {"vectorization_mode": "sync", "wrappers": (hold,), **options}
-    envs = gymnasium.make_vec(name, num_envs=num_envs, **options)
-    fleet = GymnasiumFleet(
-        envs,
-        budgets=[checked_number("budget", each, at_least=0.0) for each in budgets],
-        cost_names=cost_names,
-        num_decisions=num_decisions,
-        action_repeat=repeat,
-    )
-    seen = "pixels" if len(fleet.observation_shape) == 3 else "state"
-    if known("observation", observation, ("pixels", "state")) != seen:
-        fleet.close()
-        raise ValueError(f"observation: got {observation!r}, but {name!r} gives {seen!r}; ask for that, or wrap it.")
+        wrappers.append(functools.partial(RepeatedAction, num_steps=repeat, cost_names=cost_names))
+    with blamed_on(f"{name} cannot be made", f"Try gymnasium.make({name!r}) by itself."):
+        envs = gymnasium.make_vec(name, num_envs=num_envs, vectorization_mode=mode, wrappers=wrappers, **options)
+    with contextlib.ExitStack() as on_failure:
+        on_failure.callback(envs.close)
+        fleet = GymnasiumFleet(
+            envs,
+            budgets=[checked_number("budget", each, at_least=0.0) for each in budgets],
+            cost_names=cost_names,
+            num_decisions=num_decisions,
+            action_repeat=repeat,
+        )
+        seen = "pixels" if len(fleet.observation_shape) == 3 else "state"
+        if known("observation", observation, ("pixels", "state")) != seen:
+            raise ValueError(
+                f"observation: got {observation!r}, but {name!r} gives {seen!r}; ask for that, or wrap it."
+            )
+        try:
+            require_learnable(fleet.observation_shape)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}; wrap it (gymnasium.wrappers.ResizeObservation, ...).") from error
+        on_failure.pop_all()
     return fleet
+
+
+def _registered(name: str) -> EnvSpec:
+    """What is registered under a Gymnasium id, once the module before its colon is imported, or ValueError."""
+    module, colon, environment_id = name.rpartition(":")
+    if not colon:
+        return registry[known("Gymnasium id", name, registry)]
+    advice = "The current folder is searched with PYTHONPATH=. only."
+    with blamed_on(f"the module {module} of {name!r} cannot be imported", advice):
+        importlib.import_module(module)
+    advice = f"Expected an id that {module} registers as it is imported: gymnasium.register(id=..., entry_point=...)."
+    with blamed_on(f"the module {module} has no environment {environment_id!r}", advice):
+        return gymnasium.spec(environment_id)

@@ -1,19 +1,24 @@
 """Anybody's Gymnasium environments as a fleet, and what is refused of them."""
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import reprlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import gymnasium
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from jaxtyping import Array, Shaped
 
+from actsafe.adapters.checks import FaultyEnvironmentError, blamed_on
 from actsafe.adapters.fleet_base import Arrival, Fleet, environment_seeds, require_sound_arrival
 from actsafe.problems.checking import checked_number
 
 Mask = npt.NDArray[np.bool_]
+_STACKING = (SyncVectorEnv, AsyncVectorEnv)
+"""Vectors that cast what the environments say to the type of what the first of them says."""
 
 
 class GymnasiumFleet(Fleet):
@@ -48,7 +53,7 @@ class GymnasiumFleet(Fleet):
         self._observations = _observation_box(self.name, envs.single_observation_space)
         self.observation_shape = self._observations.shape
         self.observation_dtype = np.dtype(np.uint8 if len(self.observation_shape) == 3 else np.float32)
-        self.cost_names, self.budgets = tuple(cost_names), tuple(float(budget) for budget in budgets)
+        self.cost_names, self.budgets = _cost_names(cost_names), tuple(float(budget) for budget in budgets)
         if len(self.cost_names) != len(self.budgets) or not self.cost_names:
             raise ValueError(f"budgets: got {list(budgets)}, expected one for each of the costs {list(cost_names)}.")
         self.action_repeat = int(checked_number("action_repeat", action_repeat, at_least=1.0, is_whole=True))
@@ -57,11 +62,13 @@ class GymnasiumFleet(Fleet):
         if mode is None:
             raise ValueError(f"{self.name}: its metadata has no 'autoreset_mode'; set one of {list(AutoresetMode)}.")
         self._mode = AutoresetMode(mode)
-        self._tick = -1
+        self._tick, self._is_cut_off = -1, False
 
     def reset(self, seed: int) -> Arrival:
         """First rows of all environments."""
-        observation, _ = self._envs.reset(seed=environment_seeds(seed, self.num_envs)[0])
+        self._tick = -1
+        with self._blamed("reset()", 0):
+            observation, _ = self._envs.reset(seed=environment_seeds(seed, self.num_envs)[0])
         self._tick = 0
         return self._first_rows(self._checked_observations(observation))
 
@@ -83,7 +90,7 @@ class GymnasiumFleet(Fleet):
             return self._first_rows(self._begun)
         checked[is_first] = 0.0
         observation, reward, terminations, truncations, info = self._take(checked)
-        is_over = np.asarray(terminations, bool) | np.asarray(truncations, bool)
+        is_over = self._flags("terminations", terminations) | self._flags("truncations", truncations)
         if np.any(is_first & is_over):
             raise ValueError(
                 f"{self.name}: an episode of environment {int(np.argmax(is_first & is_over))} ended with the step that "
@@ -115,13 +122,39 @@ class GymnasiumFleet(Fleet):
         low, high = (bound.astype(np.float64).reshape(1, -1) for bound in (self._actions.low, self._actions.high))
         stretched = (low + high) / 2.0 + actions * (high - low) / 2.0
         shaped = stretched.astype(self._actions.dtype).reshape(self.num_envs, *self._actions.shape)
+        with self._blamed("step()", self._tick):
+            observation, reward, terminations, truncations, info = self._envs.step(shaped)
+        return observation, reward, terminations, truncations, info
+
+    @contextlib.contextmanager
+    def _blamed(self, call: str, tick: int) -> Iterator[None]:
+        """A context in which what the environments raise is named with the call and the tick."""
+        advice = (
+            f"Do all its observations have the shape {self._observations.shape} and the dtype "
+            f"{self._observations.dtype} that it declares? Otherwise look into the environment."
+        )
         try:
-            return self._envs.step(shaped)
-        except (TypeError, ValueError) as error:
+            with blamed_on(f"{self.name}: {call} failed at tick {tick}", advice):
+                yield
+        except FaultyEnvironmentError as fault:
+            cause = fault.__cause__
+            if not (hasattr(self._envs.unwrapped, "processes") and isinstance(cause, (EOFError, ConnectionError))):
+                raise
+            self._is_cut_off = True
+            raise FaultyEnvironmentError(
+                f"{self.name}: a worker process ended in {call} at tick {tick}, expected an answer; look into the "
+                "environment with vectorization_mode=sync, which runs it in this process."
+            ) from cause
+
+    def _flags(self, what: str, flags: Any) -> Mask:
+        """Terminations or truncations, or ValueError where they are not a bool for each environment."""
+        checked = np.asarray(flags)
+        if checked.dtype != np.bool_ or checked.shape != (self.num_envs,):
             raise ValueError(
-                f"{self.name}: step() failed at tick {self._tick}: {error}. Do all its observations have the shape "
-                f"{self._observations.shape} and the dtype {self._observations.dtype} that it declares?"
-            ) from error
+                f"{self.name}: the {what} at tick {self._tick} are {checked.dtype} of shape {checked.shape}, expected "
+                f"bool of shape {(self.num_envs,)}; look into the environment."
+            )
+        return checked
 
     def _costs(self, info: Mapping[str, Any], is_stepped: Mask, is_over: Mask) -> npt.NDArray[np.float64]:
         """The costs (environment, constraint) of those that stepped, 0 for the others."""
@@ -139,8 +172,23 @@ class GymnasiumFleet(Fleet):
                         f"{name!r}; expected a cost in every step. There are {there}: name those with cost_names."
                     )
                 if np.any(which):
-                    costs[which, number] = np.asarray(source[name], np.float64)[which]
+                    costs[which, number] = self._cost_values(name, source[name])[which]
         return costs
+
+    def _cost_values(self, name: str, values: Any) -> npt.NDArray[np.float64]:
+        """A cost of all environments, or ValueError where it is not a real number of each."""
+        checked = np.asarray(values)
+        expected = None
+        if checked.dtype.kind not in "iuf" or checked.shape != (self.num_envs,):
+            expected = f"real numbers of shape {(self.num_envs,)}, such as float(cost) of each environment"
+        elif checked.dtype.kind != "f" and self.num_envs > 1 and isinstance(self._envs.unwrapped, _STACKING):
+            expected = "floats: beside a whole 0 Gymnasium cuts another environment's 0.7 to 0. Give float(cost)"
+        if expected is not None:
+            raise ValueError(
+                f"{self.name}: the cost {name!r} at tick {self._tick} is {checked.dtype} of shape {checked.shape}, "
+                f"{reprlib.repr(checked.tolist())}; expected {expected}."
+            )
+        return checked.astype(np.float64)
 
     def _end(self, observation: npt.NDArray[Any], is_over: Mask, info: Mapping[str, Any]) -> npt.NDArray[Any]:
         """The observations with which episodes ended; what the next begin with is put aside if it is here already."""
@@ -149,7 +197,8 @@ class GymnasiumFleet(Fleet):
             return observation
         self._begun = observation.copy()
         if self._mode is AutoresetMode.DISABLED:
-            begun, _ = self._envs.reset(options={"reset_mask": is_over})
+            with self._blamed("reset()", self._tick):
+                begun, _ = self._envs.reset(options={"reset_mask": is_over})
             self._begun[is_over] = self._checked_observations(begun)[is_over]
             return observation
         if "final_obs" not in info:
@@ -176,13 +225,31 @@ class GymnasiumFleet(Fleet):
 
     def close(self) -> None:
         """Closes the environments."""
-        self._envs.close()
+        if not self._is_cut_off:
+            self._envs.close()
+            return
+        # To close in an orderly way would be to wait for the answer of a worker that has ended.
+        for process in getattr(self._envs.unwrapped, "processes", ()):
+            process.terminate()
+        self._envs.unwrapped.closed = True
+
+
+def _cost_names(names: Sequence[str]) -> tuple[str, ...]:
+    """The names, or ValueError where they are one string, or name a cost twice, which would then count twice."""
+    if isinstance(names, str):
+        raise ValueError(f"cost_names: got {names!r}, expected a list of names; write [{names!r}].")
+    twice = sorted({name for name in names if list(names).count(name) > 1})
+    if twice:
+        raise ValueError(f"cost_names: got {list(names)}, expected each cost once; leave out the second {twice[0]!r}.")
+    return tuple(names)
 
 
 def _action_box(name: str, space: gymnasium.Space) -> gymnasium.spaces.Box:
     """The action space, or ValueError where it is not one that [-1, 1] can be stretched to."""
     if not isinstance(space, gymnasium.spaces.Box) or space.dtype.kind != "f" or not space.is_bounded():
         raise ValueError(f"{name}: got the action space {space}, expected a bounded Box of floats; wrap it.")
+    if 0 in space.shape:
+        raise ValueError(f"{name}: got the action space {space}, expected at least one number to choose; repair it.")
     return space
 
 

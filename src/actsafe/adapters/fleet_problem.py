@@ -10,6 +10,7 @@ import numpy as np
 from gymnasium.utils import seeding
 from jaxtyping import Array, Float, Int, Key, Shaped
 
+from actsafe.adapters.checks import require_known_options
 from actsafe.adapters.fleet_base import Arrival, Fleet, environment_seeds, require_sound_arrival
 from actsafe.adapters.gymnasium import Episode, ProblemEnv, advance_episode, begin_episode, draw_key, state_bounds
 from actsafe.problems.base import Problem
@@ -34,6 +35,7 @@ class ProblemFleet(Fleet):
 
     def __init__(self, problem: Problem | str, num_envs: int, *, num_samples: int = 4, **options: Any):
         """`options` are those of `ProblemEnv`: task, observation, image_size, action_repeat, budget, ..."""
+        require_known_options(options, ProblemEnv)
         single = ProblemEnv(problem, **options)
         self.problem, self.task = single.problem, single.task
         self.name, self.num_envs = self.problem.name, num_envs

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Shaped
 
+from actsafe.adapters.checks import require_known_options
 from actsafe.adapters.fleet_base import Arrival, Fleet, environment_seeds, require_sound_arrival
 from actsafe.problems.checking import checked_number, known
 from actsafe.problems.safety_gym import Batch, SafetyGymSettings
@@ -38,6 +39,7 @@ class SafetyGymFleet(Fleet):
         **settings: Any,
     ):
         """`settings` are those of `SafetyGymSettings`: robot, task, action_repeat, ...; threads are as in `Batch`."""
+        require_known_options(settings, SafetyGymSettings, type(self))
         self.settings = SafetyGymSettings(**settings)
         self._is_pixels = known("observation", observation, ("pixels", "state")) == "pixels"
         size = checked_number("image_size", image_size, at_least=1.0, is_whole=True)

@@ -17,7 +17,7 @@ from gymnasium.vector.utils import batch_space
 from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from actsafe.adapters import register
-from actsafe.adapters.checks import check_action, copy_seeds, refuse_options
+from actsafe.adapters.checks import check_action, checked_autoreset_mode, copy_seeds, refuse_options, with_finals
 from actsafe.problems import PROBLEMS, Action, Cartpole, CartpoleSwingup, Pendulum, Problem, State
 from actsafe.problems.checking import checked_number, known
 from actsafe.problems.looks import has_look, picture
@@ -182,18 +182,27 @@ class ProblemVectorEnv(gymnasium.vector.VectorEnv[npt.NDArray[Any], npt.NDArray[
     """`num_envs` independent copies of a `ProblemEnv`, stepped by one compiled call.
 
     Copy i with seed s behaves as the `ProblemEnv` with seed s + i. Autoreset is Gymnasium's NEXT_STEP: the step after
-    a truncation ignores its actions, returns first observations and reward 0, and its costs are masked out. As all
-    copies have the same number of decisions and none terminates, they are always reset together.
+    a truncation ignores its actions, returns first observations and reward 0, and its costs are masked out. With
+    SAME_STEP the truncating step returns first observations, and what it brought is in `final_obs` and `final_info`.
+    As all copies have the same number of decisions and none terminates, they are always reset together.
     """
 
     metadata: dict[str, Any] = {**ProblemEnv.metadata, "autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
 
-    def __init__(self, problem: Problem | str, num_envs: int = 1, **options: Any):
+    def __init__(
+        self,
+        problem: Problem | str,
+        num_envs: int = 1,
+        *,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        **options: Any,
+    ):
         """Copies of `ProblemEnv(problem, **options)`."""
+        self._mode = checked_autoreset_mode(autoreset_mode)
         single = ProblemEnv(problem, **options)
         self.num_envs = int(checked_number("num_envs", num_envs, at_least=1.0, is_whole=True))
         self.problem, self.task, self.render_mode = single.problem, single.task, single.render_mode
-        self.metadata = {**single.metadata, "autoreset_mode": AutoresetMode.NEXT_STEP}
+        self.metadata = {**single.metadata, "autoreset_mode": self._mode}
         self.single_observation_space = self._space = single.observation_space
         self.single_action_space = single.action_space
         self.observation_space = batch_space(single.observation_space, self.num_envs)
@@ -238,9 +247,16 @@ class ProblemVectorEnv(gymnasium.vector.VectorEnv[npt.NDArray[Any], npt.NDArray[
         self._episodes, self._num_taken = episodes, 0 if is_reset else self._num_taken + 1
         truncations = np.full(self.num_envs, self._num_taken >= self.problem.num_decisions)
         info = {"cost": costs, "inner_cost": inner_costs}
-        masks = {f"_{name}": np.full(self.num_envs, not is_reset) for name in info}
         observations = _observe(self.problem, episodes.state, self._space)
-        return observations, rewards, np.zeros(self.num_envs, bool), truncations, info | masks
+        if self._mode is AutoresetMode.SAME_STEP:
+            info = with_finals(info, observations, truncations)
+            if np.any(truncations):
+                episodes = _begin_all(self.problem, episodes.key)
+                self._episodes, self._num_taken = episodes, 0
+                observations = _observe(self.problem, episodes.state, self._space)
+        else:
+            info |= {f"_{name}": np.full(self.num_envs, not is_reset) for name in info}
+        return observations, rewards, np.zeros(self.num_envs, bool), truncations, info
 
     def render(self) -> tuple[Frame, ...] | None:
         """One picture per copy, where `render_mode` is "rgb_array"."""

@@ -10,7 +10,14 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from actsafe.adapters.camera import Camera
-from actsafe.adapters.checks import check_action, copy_seeds, refuse_options
+from actsafe.adapters.checks import (
+    check_action,
+    checked_autoreset_mode,
+    copy_seeds,
+    refuse_options,
+    require_known_options,
+    with_finals,
+)
 from actsafe.problems.checking import checked_number, known
 from actsafe.problems.cores import num_cores
 from actsafe.problems.safety_gym import COST_SOURCES, Batch, SafetyGymSettings, StepResult
@@ -28,6 +35,7 @@ class _Stage:
     def __init__(
         self,
         num_simulations: int,
+        /,
         *,
         num_threads: int | None,
         render_mode: str | None = None,
@@ -39,6 +47,7 @@ class _Stage:
         renderer: str = "raycast",
         **settings: Any,
     ):
+        require_known_options(settings, SafetyGymSettings, type(self))
         self.render_mode = render_mode
         if render_mode is not None:
             known("render mode", render_mode, ("rgb_array",))
@@ -146,7 +155,8 @@ class SafetyGymVectorEnv(gymnasium.vector.VectorEnv[npt.NDArray[Any], npt.NDArra
 
     Copy i with seed s behaves as the `SafetyGymEnv` with seed s + i. Autoreset is Gymnasium's NEXT_STEP, each copy by
     itself: in the step after its episode has ended a copy ignores its action, returns a first observation and reward 0,
-    and its info is masked out. One that breaks down does not touch the others.
+    and its info is masked out. With SAME_STEP the step that ends an episode returns the first observation of the next,
+    and what it brought is in `final_obs` and `final_info`. One that breaks down does not touch the others.
     """
 
     metadata: dict[str, Any] = {**SafetyGymEnv.metadata, "autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
@@ -158,13 +168,15 @@ class SafetyGymVectorEnv(gymnasium.vector.VectorEnv[npt.NDArray[Any], npt.NDArra
         task: str = "GotoGoal",
         *,
         num_threads: int | None = None,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         **options: Any,
     ):
         """Copies of `SafetyGymEnv(robot, task, **options)`; without `num_threads` all cores are used."""
         self.num_envs = int(checked_number("num_envs", num_envs, at_least=1.0, is_whole=True))
+        self._mode = checked_autoreset_mode(autoreset_mode)
         self._stage = _Stage(self.num_envs, num_threads=num_threads, robot=robot, task=task, **options)
         self.render_mode, self.settings = self._stage.render_mode, self._stage.settings
-        self.metadata = {**self._stage.metadata, "autoreset_mode": AutoresetMode.NEXT_STEP}
+        self.metadata = {**self._stage.metadata, "autoreset_mode": self._mode}
         self.single_observation_space = self._stage.observation_space
         self.single_action_space = self._stage.action_space
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
@@ -201,10 +213,16 @@ class SafetyGymVectorEnv(gymnasium.vector.VectorEnv[npt.NDArray[Any], npt.NDArra
             self.batch.reset(None, is_over)
         result = self.batch.step(checked, None if not np.any(is_over) else ~is_over)
         terminations, truncations = result.is_broken & ~is_over, result.is_truncated & ~is_over
-        self._is_over = terminations | truncations
-        info = self._stage.info(result)
-        masks = {f"_{name}": ~is_over for name in info}
-        return self._stage.observe(), result.rewards, terminations, truncations, info | masks
+        info, observations, ended = self._stage.info(result), self._stage.observe(), terminations | truncations
+        if self._mode is AutoresetMode.SAME_STEP:
+            info = with_finals(info, observations, ended)
+            if np.any(ended):
+                self.batch.reset(None, ended)
+                observations = self._stage.observe()
+        else:
+            self._is_over = ended
+            info |= {f"_{name}": ~is_over for name in info}
+        return observations, result.rewards, terminations, truncations, info
 
     def render(self) -> tuple[Frame, ...] | None:
         """One picture per copy, where `render_mode` is "rgb_array"."""

@@ -12,8 +12,19 @@ class Sharing:
     """Applies functions of which no row needs another to some rows each, a thread for every share."""
 
     def __init__(self, num_threads: int, name: str) -> None:
-        self._num_threads = num_threads
-        self._pool = ThreadPoolExecutor(num_threads, name) if num_threads > 1 else None
+        self._num_threads, self._name = num_threads, name
+        self._pool = self._make_pool()
+
+    def _make_pool(self) -> ThreadPoolExecutor | None:
+        return ThreadPoolExecutor(self._num_threads, self._name) if self._num_threads > 1 else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What pickling and copying keep: everything but the threads, of which a copy has its own."""
+        return self.__dict__ | {"_pool": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._pool = self._make_pool()
 
     def __call__(self, function: Callable[[Any], Any], rows: Any) -> Any:
         """The arrays that `function` gives for all `rows`, arrays with the same leading axis, in fresh memory."""

@@ -21,7 +21,7 @@ from actsafe.models.rssm.elbo import balanced_kl, kl_divergence, squared_error
 from actsafe.models.rssm.encoder import ImageEncoder
 from actsafe.models.rssm.gru import gru
 from actsafe.models.rssm.states import Gaussian, State
-from actsafe.models.rssm.world_model import WorldModel, WorldModelSettings, elbo_loss, predict_video
+from actsafe.models.rssm.world_model import WorldModel, WorldModelSettings, elbo_loss, predict_video, require_learnable
 from actsafe.objectives.doubt import Disagreement, EpistemicNorm
 
 SMALL = WorldModelSettings(
@@ -230,6 +230,23 @@ def test_kernels_lead_to_the_image():
         assert side == size
     with pytest.raises(ValueError, match="20"):
         kernel_sizes(20)
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((16, 32, 3), "images must be square, got 16 x 32 pixels"),
+        ((17, 17, 3), "to 17; 16, 32, 64, 128 and 256 do"),
+        ((1, 1, 3), "to 1; 16, 32, 64"),
+        ((0,), r"vectors of at least one number, got the shape \(0,\)"),
+        ((4, 4), r"got the shape \(4, 4\)"),
+    ],
+)
+def test_what_there_is_no_model_of_is_refused(shape, message, key):
+    with pytest.raises(ValueError, match=message):
+        require_learnable(shape)
+    with pytest.raises(ValueError, match=message):
+        WorldModel.create(shape, 2, 1, WorldModelSettings(), key)
 
 
 def test_a_member_is_equinoxs_gru(key):

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from actsafe.data.rows import Rows
 from actsafe.models.networks import MLP
 from actsafe.models.rssm.cell import Cell
-from actsafe.models.rssm.decoder import Decoder, ImageDecoder, VectorDecoder
+from actsafe.models.rssm.decoder import Decoder, ImageDecoder, VectorDecoder, kernel_sizes
 from actsafe.models.rssm.elbo import balanced_kl, squared_error
 from actsafe.models.rssm.encoder import Encoder, ImageEncoder, VectorEncoder
 from actsafe.models.rssm.states import Filtered, Gaussian, State, StepDraws, Steps
@@ -54,6 +54,20 @@ class WorldModelSettings:
             raise ValueError(f"agent.model.balance must lie between 0 and 1, got {self.balance}")
 
 
+def require_learnable(observation_shape: tuple[int, ...]) -> None:
+    """Nothing, or ValueError where there is no model of observations of this shape."""
+    if len(observation_shape) == IMAGE_AXES:
+        height, across, _ = observation_shape
+        if height != across:
+            raise ValueError(f"images must be square, got {height} x {across} pixels")
+        kernel_sizes(height)
+    elif len(observation_shape) != 1 or observation_shape[0] < 1:
+        raise ValueError(
+            "observations must be images (height, width, channel) or vectors of at least one number, got the shape "
+            f"{observation_shape}"
+        )
+
+
 class Outcome(NamedTuple):
     """What the head expects in a state: received on arrival."""
 
@@ -82,22 +96,17 @@ class WorldModel(eqx.Module):
         cell_key, encoder_key, decoder_key, head_key = jax.random.split(key, 4)
         num_features = settings.deterministic + settings.stochastic
         width, depth = settings.head_width, settings.head_depth
+        require_learnable(observation_shape)
         if len(observation_shape) == IMAGE_AXES:
-            height, across, channels = observation_shape
-            if height != across:
-                raise ValueError(f"images must be square, got {height} x {across} pixels")
+            height, _, channels = observation_shape
             encoder = ImageEncoder.create(height, channels, settings.image_depth, encoder_key)
             decoder = ImageDecoder.create(
                 num_features, height, channels, settings.image_depth, settings.image_width, decoder_key
             )
-        elif len(observation_shape) == 1:
+        else:
             size = observation_shape[0]
             encoder = VectorEncoder.create(size, width, depth, encoder_key)
             decoder = VectorDecoder(MLP.create(num_features, size, width, depth, decoder_key))
-        else:
-            raise ValueError(
-                f"observations must be images (height, width, channel) or vectors, got {observation_shape}"
-            )
         cell = Cell.create(
             deterministic=settings.deterministic,
             stochastic=settings.stochastic,

@@ -54,9 +54,20 @@ class Batch:
         self.simulations = tuple(Simulation(settings) for _ in range(num_simulations))
         worthwhile = max(1, num_simulations // LEAST_SHARE[settings.robot])
         self.num_threads = min(num_threads or min(num_cores(), worthwhile), num_simulations)
-        # The calling thread takes a share of the work, so that the pool has one thread less.
-        self._pool = ThreadPoolExecutor(self.num_threads - 1, "safety-gym") if self.num_threads > 1 else None
+        self._pool = self._make_pool()
         self.is_closed = False
+
+    def _make_pool(self) -> ThreadPoolExecutor | None:
+        # The calling thread takes a share of the work, so that the pool has one thread less.
+        return ThreadPoolExecutor(self.num_threads - 1, "safety-gym") if self.num_threads > 1 else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What pickling and copying keep: everything but the threads, of which a copy has its own."""
+        return self.__dict__ | {"_pool": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._pool = self._make_pool()
 
     def reset(self, seeds: Sequence[Any] | None = None, which: npt.ArrayLike | None = None) -> None:
         """New episodes of the simulations chosen by `which` (all, if None). A seed of None lets a stream go on.

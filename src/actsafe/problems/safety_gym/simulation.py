@@ -4,7 +4,7 @@ import copy
 import functools
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,10 @@ BROKEN_REWARD = -10.0
 _SOURCES = tuple((bits & 1, bits >> 1 & 1, bits >> 2 & 1) for bits in range(8))
 """Bits of who charged, told apart."""
 _NOISE_BLOCK = 128
+_VIEWS = ("_robot", "_box", "_ctrl", "_warnings")
+"""Attributes that are views into `data`: a copy needs its own."""
+_UNPICKLED = ("nl", "nbody_awake", "nparent_awake", "ntree_awake", "nv_awake", "flg_rnepost")
+"""Numbers in `MjData` that MuJoCo's own pickling leaves at their initial values. Not every release has all of them."""
 _HAZARD_REACH = HAZARD_RADIUS * HAZARD_RADIUS
 
 
@@ -87,11 +91,27 @@ class Simulation:
         self._hazards: list[list[float]] = []
         self._buttons: list[tuple[float, float]] = []
         self._num_further_substeps = settings.body.num_substeps - 1
-        # Views into MuJoCo's memory, which stays where it is as long as `data` does.
+        self._take_views()
+
+    def _take_views(self) -> None:
+        """Views into MuJoCo's memory, which stays where it is as long as `data` does."""
         self._robot = self.data.xpos[self.anatomy.robot_body]
         self._box = self.data.xpos[self.anatomy.box_body]
         self._ctrl = self.data.ctrl
         self._warnings = self.data.warning.number
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What pickling and copying keep: everything but the views, which would become arrays of their own."""
+        state = {name: value for name, value in self.__dict__.items() if name not in _VIEWS}
+        numbers = {name: getattr(self.data, name) for name in _UNPICKLED if hasattr(self.data, name)}
+        return state | {"unpickled": numbers}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        numbers = state.pop("unpickled")
+        self.__dict__.update(state)
+        for name, value in numbers.items():
+            setattr(self.data, name, value)
+        self._take_views()
 
     def _seed(self, seed: int | None) -> None:
         """Starts both random streams anew: one for layouts and targets, one for action noise."""
