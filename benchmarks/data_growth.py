@@ -17,8 +17,8 @@ from workloads import (
     shrink,
 )
 
-from actsafe.experiments.config import Config
-from actsafe.experiments.presets import PRESETS
+from actsafe.training.config import Config
+from actsafe.training.presets import PRESETS
 
 CLAIM = "Beyond its subset the reduced posterior's plan time stops growing with the data; exact and reference do not."
 

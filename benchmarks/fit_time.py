@@ -8,8 +8,8 @@ import jax
 from timing import Case, arguments, compare, emit, machine, progress, ratio
 from workloads import EXACT, POSTERIORS, growth_exponent, make_kernels, random_transitions, with_posterior
 
-from actsafe.experiments.presets import PRESETS
 from actsafe.models.gp.dynamics import GPSettings, fit_kernels, learn
+from actsafe.training.presets import PRESETS
 
 CLAIM = "A fit on at most max_points rows stops growing with the data; one on all rows, the reference, does not."
 

@@ -18,8 +18,8 @@ from workloads import (
     shrink,
 )
 
-from actsafe.experiments.config import Config
-from actsafe.experiments.presets import PRESETS
+from actsafe.training.config import Config
+from actsafe.training.presets import PRESETS
 
 CLAIM = "One plan in milliseconds, and how many times longer it takes when every call factors the kernel matrix."
 

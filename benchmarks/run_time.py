@@ -14,10 +14,10 @@ import numpy as np
 from timing import CompileClock, arguments, compare, emit, machine, progress
 from workloads import REFERENCES, calls_per_plan, make_model, predictions_per_plan, random_transitions
 
-from actsafe.experiments.config import Config
-from actsafe.experiments.folder import RunFolder
-from actsafe.experiments.presets import PRESETS
-from actsafe.experiments.runner import Programs, Trainer
+from actsafe.training.config import Config
+from actsafe.training.presets import PRESETS
+from actsafe.training.run import RunFolder
+from actsafe.training.runner import Programs, Trainer
 
 AUTHORS_HOURS = 13.4
 """Hours of one of the authors' runs, as published; their machine, not ours."""

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from actsafe.experiments.storage import finite, write_json
+from actsafe.training.storage import finite, write_json
 
 jax.config.update("jax_enable_x64", True)
 

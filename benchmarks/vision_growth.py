@@ -17,7 +17,7 @@ from workloads import growth_exponent
 
 from actsafe.agents.phases import Phase
 from actsafe.agents.vision import VisionAgent, VisionState
-from actsafe.experiments.learning import compiler_options
+from actsafe.training.learning import compiler_options
 
 CLAIM = "On an accelerator an update of twice the batch, members or seeds takes less than twice the time."
 

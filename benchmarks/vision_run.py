@@ -17,14 +17,14 @@ from environment_soak import resident_mib
 from timing import CompileClock, arguments, compile_ahead, emit, machine, progress
 from vision_workloads import command, peak_device_bytes, use_single_precision
 
-from actsafe.adapters.fleet import Fleet, ProblemFleet
 from actsafe.agents.phases import Phase, StepSchedule
 from actsafe.data.replay import Replay, make_replay
-from actsafe.experiments.epochs import Loop, Standing, ticks_per_epoch
-from actsafe.experiments.folder import Episode, RunFolder
-from actsafe.experiments.vision_config import ROWS, VisionConfig
-from actsafe.experiments.vision_presets import VISION_PRESETS, vision_tiny
+from actsafe.envs.make import EnvBatch, ProblemBatch
 from actsafe.problems import PROBLEMS
+from actsafe.training.epochs import Loop, Standing, ticks_per_epoch
+from actsafe.training.run import Episode, RunFolder
+from actsafe.training.vision_config import ROWS, VisionConfig
+from actsafe.training.vision_presets import VISION_PRESETS, vision_tiny
 
 CLAIM = "A million simulator steps of a preset and their 100,000 updates take 15 minutes on one H200."
 
@@ -49,7 +49,7 @@ MILLION = 1_000_000
 class Training:
     """A run without its folder, and how long its parts take."""
 
-    def __init__(self, config: VisionConfig, fleet: Fleet) -> None:
+    def __init__(self, config: VisionConfig, fleet: EnvBatch) -> None:
         self.config, self.fleet = config, fleet
         self.agent = config.make_agent(fleet)
         self.loop = Loop(config, fleet, self.agent)
@@ -111,7 +111,7 @@ class Training:
             self._seconds.get(name, 0.0) for name in ("simulation", "collecting", "learning")
         )
         rest = {"learning": learning, "other": seconds - simulation - collecting - learning}
-        if isinstance(self.fleet, ProblemFleet):
+        if isinstance(self.fleet, ProblemBatch):
             return {"simulation_acting_and_rendering": collecting} | rest
         return {"simulation": simulation, "acting_and_rendering": collecting} | rest
 
@@ -158,7 +158,7 @@ def main() -> None:
     options = parse()
     use_single_precision()
     preset = make_preset(options)
-    with contextlib.closing(preset.make_fleet()) as fleet:
+    with contextlib.closing(preset.make_envs()) as fleet:
         alone = simulation_alone(fleet, options)
         training = Training(shortened(preset, fleet, options), fleet)
         phases = {phase.value: measured(training, options) for phase in phases_of(preset)}
@@ -213,7 +213,7 @@ def phases_of(preset: VisionConfig) -> list[Phase]:
     return list(dict.fromkeys(preset.phase(number) for number in range(1, preset.num_units + 1)))
 
 
-def shortened(preset: VisionConfig, fleet: Fleet, options: argparse.Namespace) -> VisionConfig:
+def shortened(preset: VisionConfig, fleet: EnvBatch, options: argparse.Namespace) -> VisionConfig:
     """The preset with short epochs: in each of its phases one to compile, and `repeats` of either kind."""
     steps_per_epoch = options.episodes * fleet.num_envs * fleet.num_decisions * fleet.action_repeat
     steps, phases = (1 + 2 * options.repeats) * steps_per_epoch, phases_of(preset)
@@ -253,12 +253,12 @@ def summary(epochs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def simulation_alone(fleet: Fleet, options: argparse.Namespace) -> dict[str, Any]:
+def simulation_alone(fleet: EnvBatch, options: argparse.Namespace) -> dict[str, Any]:
     """Steps a second of the environments alone, over one episode of each; on the device in one program."""
     shape = (fleet.num_decisions, fleet.num_envs, fleet.action_dim)
     actions = np.random.default_rng(0).uniform(-1.0, 1.0, shape).astype(np.float32)
     compile_seconds = 0.0
-    if isinstance(fleet, ProblemFleet):
+    if isinstance(fleet, ProblemBatch):
         course, _ = fleet.begin(fleet.streams(0))
         episode, compile_seconds = compile_ahead(lambda *inputs: jax.lax.scan(fleet.advance, *inputs), course, actions)
     else:

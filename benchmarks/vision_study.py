@@ -19,16 +19,16 @@ from timing import arguments, emit, machine, progress
 from vision_workloads import command, use_single_precision
 
 from actsafe.actor_critic.settings import ActorCriticSettings
-from actsafe.adapters.fleet import ProblemFleet
 from actsafe.agents.phases import Phase
 from actsafe.agents.recipes import VISION_RECIPES, Policy
-from actsafe.agents.vision import Mind, Surroundings, VisionAgent, VisionSettings, VisionState
+from actsafe.agents.vision import EnvSpec, Mind, VisionAgent, VisionSettings, VisionState
 from actsafe.data.device_replay import Replay
 from actsafe.data.rows import Rows
-from actsafe.experiments.learning import compiler_options
-from actsafe.experiments.settings import plain
+from actsafe.envs.make import ProblemBatch
 from actsafe.models.rssm.world_model import WorldModelSettings
 from actsafe.objectives.doubt import DoubtSettings
+from actsafe.training.learning import compiler_options
+from actsafe.training.settings import plain
 
 SCALE = (0.05, 0.1, 0.1, 0.2, 0.5)
 """What is seen is the state over this: likelihoods have unit variance, to which a position of 0.3 m is nothing."""
@@ -79,7 +79,7 @@ class World:
     """The environments, and agents in them."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        self.fleet = ProblemFleet("cartpole_swingup", 10, task="swing_up_sparse", observation="state")
+        self.fleet = ProblemBatch("cartpole_swingup", 10, task="swing_up_sparse", observation="state")
         width = 8 if options.quick else 48
         self.settings = VisionSettings(
             model=WorldModelSettings(
@@ -110,7 +110,7 @@ class World:
         for name, value in run.numbers.items():
             settings = replaced(settings, NUMBERS[name].split("."), value)
         fleet = self.fleet
-        here = Surroundings(fleet.observation_shape, 1, fleet.budgets, fleet.num_decisions, fleet.action_repeat)
+        here = EnvSpec(fleet.observation_shape, 1, fleet.budgets, fleet.num_decisions, fleet.action_repeat)
         return VisionAgent(here, VISION_RECIPES["actsafe"], settings)
 
     def begin(self, run: Run) -> tuple[VisionState, Replay]:

@@ -21,10 +21,10 @@ from actsafe.agents.recipes import Policy
 from actsafe.agents.vision import VisionAgent, VisionSettings, VisionState
 from actsafe.constrained.descent import descend
 from actsafe.data.device_replay import Replay
-from actsafe.experiments.learning import compiler_options
 from actsafe.models.networks import cast
 from actsafe.models.rssm.states import State
 from actsafe.models.rssm.world_model import elbo_loss
+from actsafe.training.learning import compiler_options
 
 CLAIM = "On one H200, bfloat16, batch 16 x 50, horizon 15, five members: 8 ms an update in the expansion, 5 after it."
 

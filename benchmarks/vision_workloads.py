@@ -10,13 +10,13 @@ import numpy as np
 from actsafe.actor_critic.settings import ActorCriticSettings
 from actsafe.agents.phases import Phase
 from actsafe.agents.recipes import VISION_RECIPES
-from actsafe.agents.vision import Surroundings, VisionAgent, VisionSettings, VisionState
+from actsafe.agents.vision import EnvSpec, VisionAgent, VisionSettings, VisionState
 from actsafe.data.device_replay import Replay
 from actsafe.data.rows import Rows
-from actsafe.experiments import provenance
 from actsafe.models.rssm.world_model import WorldModelSettings
+from actsafe.training import provenance
 
-SURROUNDINGS = Surroundings((64, 64, 3), action_dim=2, budgets=(25.0,), num_decisions=500, action_repeat=2)
+SURROUNDINGS = EnvSpec((64, 64, 3), action_dim=2, budgets=(25.0,), num_decisions=500, action_repeat=2)
 
 PAPER = VisionSettings()
 

@@ -12,13 +12,13 @@ from refactoring import RefactoringGP
 
 from actsafe.agents.deciding import Checked, EpisodeState, Planner
 from actsafe.data.transitions import Transitions
-from actsafe.experiments.config import Config
 from actsafe.models.base import Model
 from actsafe.models.gp.dynamics import GPSettings, learn
 from actsafe.models.gp.kernels import Kernel, SquaredExponential
 from actsafe.planning.coloured_noise import coloured_noise
 from actsafe.planning.icem import Memory
 from actsafe.problems.base import Problem, State
+from actsafe.training.config import Config
 
 POSTERIORS = ("exact", "reduced_exact_mean", "reduced")
 """Ours: all data; a subset for the variance; a subset for variance and mean."""

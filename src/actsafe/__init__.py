@@ -16,6 +16,6 @@ _WRONG_SUMS, _SWITCH = ("0.10.2", "0.11.0"), "--xla_cpu_experimental_ynn_fusion_
 if _metadata.version("jaxlib") in _WRONG_SUMS and _SWITCH not in _os.environ.get("XLA_FLAGS", ""):
     _os.environ["XLA_FLAGS"] = f"{_os.environ.get('XLA_FLAGS', '')} {_SWITCH}=".strip()
 
-from actsafe.adapters import register as _register_environments  # noqa: E402
+from actsafe.envs.registration import register as _register_environments  # noqa: E402
 
 _register_environments()

@@ -8,8 +8,8 @@ import jax
 import numpy as np
 import pytest
 
-from actsafe.adapters import register
-from actsafe.adapters.fleet import make_fleet
+from actsafe.envs.make import make_envs
+from actsafe.envs.registration import register
 
 register()
 
@@ -106,7 +106,7 @@ def test_a_copy_sees_and_shows_what_the_original_does(name, make, way):
 @pytest.mark.parametrize("way", COPIES)
 @pytest.mark.parametrize("name", ["PointPushBox", "cartpole_swingup"])
 def test_a_copied_fleet_goes_on_as_the_original(name, way):
-    fleet = make_fleet(name, NUM_ENVS, observation="state")
+    fleet = make_envs(name, NUM_ENVS, observation="state")
     actions = np.random.default_rng(0).uniform(-1.0, 1.0, (20, NUM_ENVS, fleet.action_dim))
     fleet.reset(3)
     for action in actions[:10]:

@@ -1,4 +1,4 @@
-"""What the Gymnasium adapters promise: Gymnasium's own checks, and that a vector of environments is its members."""
+"""What our Gymnasium environments promise: Gymnasium's own checks, and that a vector of environments is its members."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env, check_returned_data_not_reused
 from gymnasium.vector import AutoresetMode
 
-from actsafe.adapters.gymnasium import ProblemEnv, ProblemVectorEnv, register, state_bounds
+from actsafe.envs.gymnasium_problem import ProblemEnv, ProblemVectorEnv, register, state_bounds
 from actsafe.problems import PROBLEMS, Pendulum
 from actsafe.problems.looks import has_look
 
@@ -65,7 +65,7 @@ import warnings
 warnings.simplefilter("error")
 import sys
 import actsafe
-assert "actsafe.adapters.gymnasium" not in sys.modules, "importing actsafe must not load the environments"
+assert "actsafe.envs.gymnasium_problem" not in sys.modules, "importing actsafe must not load the environments"
 import jax
 jax.config.update("jax_enable_x64", False)
 import gymnasium

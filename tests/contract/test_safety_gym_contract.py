@@ -8,8 +8,8 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 
-from actsafe.adapters import register
-from actsafe.adapters.safety_gym import SafetyGymEnv, SafetyGymVectorEnv
+from actsafe.envs.gymnasium_safety_gym import SafetyGymEnv, SafetyGymVectorEnv
+from actsafe.envs.registration import register
 
 register()
 

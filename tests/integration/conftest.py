@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 
 from actsafe.cli.main import main
-from actsafe.experiments import runner
-from actsafe.experiments.folder import RunFolder
 from actsafe.problems import PROBLEMS
+from actsafe.training import runner
+from actsafe.training.run import RunFolder
 
 Tree = dict[str, str]
 

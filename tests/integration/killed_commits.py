@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 from killed import kill_at
 
-from actsafe.experiments.folder import Episode, RunFolder
-from actsafe.experiments.presets import tiny
+from actsafe.training.presets import tiny
+from actsafe.training.run import Episode, RunFolder
 
 NUM_EPISODES = 3
 

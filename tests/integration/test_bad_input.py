@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from actsafe.experiments.folder import RunFolder
-from actsafe.experiments.presets import tiny
 from actsafe.problems import PROBLEMS, Pendulum
+from actsafe.training.presets import tiny
+from actsafe.training.run import RunFolder
 
 TINY = ("train", "--preset", "tiny")
 PLAINEST = ("--set", "planning.search.horizon=2", "planning.search.num_iterations=1", "planning.feedback_effort=null")

@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from actsafe.experiments.presets import PRESETS
-from actsafe.experiments.vision_presets import VISION_PRESETS
 from actsafe.models.base import Model, Prediction
 from actsafe.problems.pendulum import Pendulum
+from actsafe.training.presets import PRESETS
+from actsafe.training.vision_presets import VISION_PRESETS
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from actsafe.cli.main import main
-from actsafe.experiments.certificates import sealed
-from actsafe.experiments.folder import Episode, RunFolder
-from actsafe.experiments.vision_presets import vision_tiny
-from actsafe.experiments.vision_runner import VisionTrainer
+from actsafe.evidence.certificate import sealed
+from actsafe.training.run import Episode, RunFolder
+from actsafe.training.vision_presets import vision_tiny
+from actsafe.training.vision_runner import VisionTrainer
 
 NEWEST = Path("episodes/0002")
 

@@ -14,11 +14,11 @@ from actsafe.cli import demo as demo_command
 from actsafe.cli import doctor, progress, reproduce
 from actsafe.cli.intervals import bootstrap_interval
 from actsafe.cli.main import COMMANDS
-from actsafe.experiments import presets, provenance, results
-from actsafe.experiments.folder import RunFolder
-from actsafe.experiments.presets import tiny
-from actsafe.experiments.runner import Trainer
-from actsafe.experiments.storage import StorageError
+from actsafe.training import presets, provenance, results
+from actsafe.training.presets import tiny
+from actsafe.training.run import RunFolder
+from actsafe.training.runner import Trainer
+from actsafe.training.storage import StorageError
 
 
 @pytest.fixture(autouse=True)

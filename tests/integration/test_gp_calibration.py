@@ -2,7 +2,7 @@
 
 import json
 
-from actsafe.experiments import runner
+from actsafe.training import runner
 
 
 def test_one_episode_needs_no_planner(actsafe, finished, monkeypatch):
@@ -23,6 +23,6 @@ def test_evaluations_that_were_not_recorded_are_made(actsafe, unfinished, monkey
     made = []
     original = runner.Trainer.evaluate
     monkeypatch.setattr(runner.Trainer, "evaluate", lambda self, *a, **k: made.append(k) or original(self, *a, **k))
-    monkeypatch.setattr("actsafe.experiments.config.Config.is_evaluated", lambda self, episode: False)
+    monkeypatch.setattr("actsafe.training.config.Config.is_evaluated", lambda self, episode: False)
     assert actsafe("calibrate", unfinished, "--episodes", "1")[0] in (0, 1)
     assert len(made) == 1

@@ -15,16 +15,16 @@ from PIL import Image
 from actsafe.agents.recipes import Policy
 from actsafe.cli.main import main
 from actsafe.data.rows import Rows
-from actsafe.experiments.calibrating import Claim, Measured, known, record
-from actsafe.experiments.certificates import heading, sealed, violations
-from actsafe.experiments.fingerprints import fingerprints
-from actsafe.experiments.folder import Episode, RunFolder
-from actsafe.experiments.presets import tiny
-from actsafe.experiments.recording import Outcome, constraint_columns, ledger_rows, means
-from actsafe.experiments.storage import finite, write_json
-from actsafe.experiments.vision_config import ROWS
-from actsafe.experiments.vision_presets import vision_tiny
-from actsafe.safety.binomial import clopper_pearson
+from actsafe.evidence.binomial import clopper_pearson
+from actsafe.evidence.calibration import Claim, Measured, known, record
+from actsafe.evidence.certificate import heading, sealed, violations
+from actsafe.evidence.fingerprints import fingerprints
+from actsafe.training.presets import tiny
+from actsafe.training.recording import Outcome, constraint_columns, ledger_rows, means
+from actsafe.training.run import Episode, RunFolder
+from actsafe.training.storage import finite, write_json
+from actsafe.training.vision_config import ROWS
+from actsafe.training.vision_presets import vision_tiny
 
 sys.path.insert(0, str(Path(__file__).parent))
 import chromium
@@ -85,7 +85,7 @@ def blank(tmp_path: Path) -> Path:
 def vision_run(path: Path, num_epochs: int = 4, **changes) -> Path:
     """A run as if it had acted in these epochs: real records of made-up episodes, and noise for pictures."""
     config = dataclasses.replace(vision_tiny(), **changes)
-    folder, fleet = RunFolder.create(path, config), config.make_fleet()
+    folder, fleet = RunFolder.create(path, config), config.make_envs()
     agent, random = config.make_agent(fleet), np.random.default_rng(0)
     folder.commit(0, Episode([], [], {}, {"seconds": 0.0}), {"agent": np.zeros(1)})
     for epoch, costs in enumerate(COSTS[:num_epochs], start=1):

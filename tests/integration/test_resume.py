@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from actsafe.cli import progress
-from actsafe.experiments.folder import RunFolder
-from actsafe.experiments.presets import tiny
-from actsafe.experiments.results import entries
+from actsafe.training.presets import tiny
+from actsafe.training.results import entries
+from actsafe.training.run import RunFolder
 
 HERE = Path(__file__).parent
 

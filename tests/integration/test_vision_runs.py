@@ -15,8 +15,8 @@ from PIL import Image, ImageSequence
 from actsafe.agents.phases import Phase
 from actsafe.cli import progress
 from actsafe.cli.main import main
-from actsafe.experiments import collecting, vision_runner
-from actsafe.experiments.folder import RunFolder
+from actsafe.training import collecting, vision_runner
+from actsafe.training.run import RunFolder
 
 HERE = Path(__file__).parent
 TINY = ("train", "--preset", "vision-tiny")

@@ -24,10 +24,10 @@ from actsafe.cli.crew import Crew, Task
 from actsafe.cli.evaluate import Evaluate
 from actsafe.cli.main import main
 from actsafe.cli.stopping import Stopped, StopRequests
-from actsafe.experiments.folder import RunFolder
-from actsafe.experiments.sweep import SweepFolder, open_runs
-from actsafe.experiments.vision_presets import vision_tiny
-from actsafe.experiments.vision_runner import VisionTrainer
+from actsafe.training.run import RunFolder
+from actsafe.training.sweep import SweepFolder, open_runs
+from actsafe.training.vision_presets import vision_tiny
+from actsafe.training.vision_runner import VisionTrainer
 
 LAST = 2
 SEEDS = (0, 1)

@@ -14,8 +14,8 @@ from actsafe.models.gp.dynamics import GPSettings, fit_kernels, learn
 from actsafe.models.gp.fit import FitSettings
 from actsafe.models.gp.kernels import Matern52, SquaredExponential
 from actsafe.models.gp.posterior import condition
+from actsafe.objectives.scores import conformal_quantile, coverage, normal_coverage, standard_scores
 from actsafe.problems import Pendulum
-from actsafe.safety.calibration import conformal_quantile, coverage, normal_coverage, standard_scores
 
 LEVELS = np.array([0.50, 0.80, 0.90, 0.95, 0.99])
 NUM_FUNCTIONS, NUM_POINTS, NUM_INPUTS = 4000, 10, 2

@@ -17,9 +17,9 @@ from actsafe.data.transitions import Transitions
 from actsafe.models.base import Model, Prediction
 from actsafe.models.gp.dynamics import GPSettings, learn
 from actsafe.models.gp.kernels import SquaredExponential
+from actsafe.objectives.confidence import Calibrated, Evidence, Fixed, Theory, realised_gains
+from actsafe.objectives.scores import conformal_quantile, coverage, normal_coverage, standard_scores
 from actsafe.problems import Pendulum
-from actsafe.safety.calibration import conformal_quantile, coverage, normal_coverage, standard_scores
-from actsafe.safety.confidence import Calibrated, Evidence, Fixed, Theory, realised_gains
 from actsafe.theory.confidence import confidence_multiplier
 from actsafe.theory.information_gain import information_gain
 

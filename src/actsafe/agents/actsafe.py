@@ -21,11 +21,11 @@ from actsafe.agents.recipes import Recipe
 from actsafe.data.transitions import Transitions
 from actsafe.models.gp.dynamics import GPDynamics, GPSettings, fit_kernels, learn, prior_kernels
 from actsafe.models.gp.kernels import Kernel
+from actsafe.objectives.confidence import Confidence, Evidence
 from actsafe.objectives.pessimism import Constraint, Objective
 from actsafe.objectives.rewards import DoubtNorm, InformationGain, Mixture, PlanReward, TaskReward
+from actsafe.objectives.scores import standard_scores
 from actsafe.problems.base import Problem
-from actsafe.safety.calibration import standard_scores
-from actsafe.safety.confidence import Confidence, Evidence
 
 
 @dataclasses.dataclass(frozen=True)

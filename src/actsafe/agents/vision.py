@@ -128,7 +128,7 @@ class Filter(NamedTuple):
     action: Float[Array, "environment action"]
 
 
-class Surroundings(NamedTuple):
+class EnvSpec(NamedTuple):
     """What the agent has to know of its environment."""
 
     observation_shape: tuple[int, ...]
@@ -144,7 +144,7 @@ class Surroundings(NamedTuple):
 class VisionAgent:
     """The unchanging part: an environment's shape, a row of the table, and settings."""
 
-    surroundings: Surroundings
+    surroundings: EnvSpec
     recipe: VisionRecipe
     settings: VisionSettings
 

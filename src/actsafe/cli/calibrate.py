@@ -12,12 +12,12 @@ from tyro.conf import Positional, arg
 from actsafe.cli import jax_setup
 from actsafe.cli.halves import HALVES
 from actsafe.cli.working import console
-from actsafe.experiments import gp_calibrating, vision_calibrating
-from actsafe.experiments.calibrating import CALIBRATION, Measured, record
-from actsafe.experiments.folder import RunFolder
-from actsafe.experiments.settings import ConfigError
-from actsafe.experiments.sweep import open_runs
-from actsafe.safety.reliability import LEVELS, Assessment, Verdict
+from actsafe.evidence import gp_calibrating, vision_calibrating
+from actsafe.evidence.calibration import CALIBRATION, Measured, record
+from actsafe.evidence.reliability import LEVELS, Assessment, Verdict
+from actsafe.training.run import RunFolder
+from actsafe.training.settings import ConfigError
+from actsafe.training.sweep import open_runs
 
 MEASURES: Mapping[str, Callable[..., Measured]] = {
     "gp": gp_calibrating.measure,

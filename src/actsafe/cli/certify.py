@@ -11,9 +11,9 @@ from tyro.conf import Positional, arg
 from actsafe.cli import jax_setup
 from actsafe.cli.halves import HALVES
 from actsafe.cli.working import console
-from actsafe.experiments.certificates import CERTIFICATE, CONDITIONAL, HELD, REFUSED, certificate
-from actsafe.experiments.folder import RunFolder
-from actsafe.experiments.storage import write_json
+from actsafe.evidence.certificate import CERTIFICATE, CONDITIONAL, HELD, REFUSED, certificate
+from actsafe.training.run import RunFolder
+from actsafe.training.storage import write_json
 
 COLOURS = {HELD: "green", CONDITIONAL: "yellow", REFUSED: "bold red"}
 

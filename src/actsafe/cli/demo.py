@@ -13,11 +13,11 @@ from actsafe.cli import gp_tables, jax_setup, pictures
 from actsafe.cli.options import Flag
 from actsafe.cli.progress import duration
 from actsafe.cli.working import carry_on, console, new_folder
-from actsafe.experiments import provenance
-from actsafe.experiments.config import Config
-from actsafe.experiments.folder import RunFolder
-from actsafe.experiments.presets import demo
-from actsafe.experiments.storage import StorageError
+from actsafe.training import provenance
+from actsafe.training.config import Config
+from actsafe.training.presets import demo
+from actsafe.training.run import RunFolder
+from actsafe.training.storage import StorageError
 
 
 @dataclasses.dataclass(frozen=True)

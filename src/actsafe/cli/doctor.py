@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from actsafe.cli.options import Flag
-from actsafe.experiments.errors import UserError
+from actsafe.training.errors import UserError
 
 PACKAGE = "actsafe"
 LEAST_PYTHON = (3, 11)
@@ -220,8 +220,8 @@ def _disk() -> Iterator[Finding]:
 def _timed_plan() -> Iterator[Finding]:
     """Seconds to compile and milliseconds to make one plan of the demo."""
     jax = importlib.import_module("jax")
-    runner = importlib.import_module("actsafe.experiments.runner")
-    config = importlib.import_module("actsafe.experiments.presets").demo()
+    runner = importlib.import_module("actsafe.training.runner")
+    config = importlib.import_module("actsafe.training.presets").demo()
     agent = config.make_agent()
     programs = runner.Programs(agent, config)
     state, _ = programs.begin(jax.numpy.stack([jax.random.key(0)]), config.capacity_step)

@@ -11,8 +11,8 @@ from actsafe.cli import jax_setup
 from actsafe.cli.halves import HALVES
 from actsafe.cli.options import Flag
 from actsafe.cli.working import console, say_calibration
-from actsafe.experiments.settings import ConfigError
-from actsafe.experiments.sweep import open_runs
+from actsafe.training.settings import ConfigError
+from actsafe.training.sweep import open_runs
 
 
 def _none(metavar: str, default: str) -> object:

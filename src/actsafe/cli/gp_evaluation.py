@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 
 from actsafe.cli.intervals import mean_with_interval
-from actsafe.experiments.folder import RunFolder
-from actsafe.experiments.runner import Trainer
-from actsafe.experiments.settings import ConfigError, require_known
+from actsafe.training.run import RunFolder
+from actsafe.training.runner import Trainer
+from actsafe.training.settings import ConfigError, require_known
 
 FIRST_STREAM = 1000
 """Random streams from here on belong to this command; training uses those below."""

@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.table import Table
 
 from actsafe.agents.recipes import RECIPES
-from actsafe.experiments.folder import RunFolder
-from actsafe.experiments.results import entries, last_known
 from actsafe.figures.coordinates import view
 from actsafe.problems import Cartpole, Pendulum
+from actsafe.training.results import entries, last_known
+from actsafe.training.run import RunFolder
 
 DRAWABLE = (Pendulum.name, Cartpole.name)
 """Problems whose states the figures, and the margin below, know how to read."""

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 from rich.console import Console
 
 from actsafe.cli import gp_evaluation, gp_tables, pictures, vision_evaluation, vision_pictures, vision_tables
-from actsafe.experiments.epochs import ticks_per_epoch
-from actsafe.experiments.folder import RunFolder
-from actsafe.experiments.runner import Trainer
-from actsafe.experiments.sweep import require_different
-from actsafe.experiments.vision_config import VisionConfig
-from actsafe.experiments.vision_runner import VisionTrainer
+from actsafe.training.epochs import ticks_per_epoch
+from actsafe.training.run import RunFolder
+from actsafe.training.runner import Trainer
+from actsafe.training.sweep import require_different
+from actsafe.training.vision_config import VisionConfig
+from actsafe.training.vision_runner import VisionTrainer
 
 
 class Half(NamedTuple):
@@ -43,7 +43,7 @@ def _one_each(seeds: tuple[int, ...]) -> Sequence[int]:
 
 def _make_once(config: VisionConfig) -> None:
     """Make the environments and forget them."""
-    with contextlib.closing(config.make_fleet()) as fleet:
+    with contextlib.closing(config.make_envs()) as fleet:
         ticks_per_epoch(config, fleet)
 
 

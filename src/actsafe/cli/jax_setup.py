@@ -9,7 +9,7 @@ from pathlib import Path
 
 import jax
 
-from actsafe.experiments.errors import UserError
+from actsafe.training.errors import UserError
 
 VARIABLE = "ACTSAFE_CACHE"
 

@@ -17,7 +17,7 @@ import tyro
 
 import actsafe
 from actsafe.cli.stopping import Stopped
-from actsafe.experiments.errors import UserError
+from actsafe.training.errors import UserError
 
 COMMANDS: Mapping[str, str] = {
     "demo": "Explore a pendulum safely, then swing it up: the whole of ActSafe in under three minutes.",

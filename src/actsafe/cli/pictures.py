@@ -8,15 +8,15 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from actsafe.cli.gp_tables import DRAWABLE
-from actsafe.experiments.config import ConfigError
-from actsafe.experiments.folder import RunFolder
-from actsafe.experiments.results import entries
-from actsafe.experiments.storage import StorageError
 from actsafe.figures import style
 from actsafe.figures.ledger import ledger_figure
 from actsafe.figures.phase_plane import phase_plane
 from actsafe.figures.summary import summary
 from actsafe.figures.swing_up import swing_up_strip
+from actsafe.training.config import ConfigError
+from actsafe.training.results import entries
+from actsafe.training.run import RunFolder
+from actsafe.training.storage import StorageError
 
 
 def draw(asked: Any, folders: Sequence[RunFolder], target: Path) -> list[Path]:

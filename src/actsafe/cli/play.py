@@ -18,13 +18,13 @@ from rich.console import Console
 from rich.progress import track
 from tyro.conf import Positional, UseAppendAction, arg
 
-from actsafe.adapters.checks import check_action
 from actsafe.cli import jax_setup
 from actsafe.cli.options import Flag
 from actsafe.cli.train import assignment
 from actsafe.cli.video import require_free, save, writer_for
 from actsafe.cli.working import console
-from actsafe.experiments.config import ConfigError
+from actsafe.envs.checks import check_action
+from actsafe.training.config import ConfigError
 
 Policy = Callable[[Any], Any]
 """From an observation to an action."""

@@ -10,8 +10,8 @@ from tyro.conf import Positional, arg
 from actsafe.cli import jax_setup
 from actsafe.cli.halves import HALVES
 from actsafe.cli.working import console
-from actsafe.experiments.settings import ConfigError
-from actsafe.experiments.sweep import open_runs
+from actsafe.training.settings import ConfigError
+from actsafe.training.sweep import open_runs
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from actsafe.experiments.runner import Trainer
-from actsafe.experiments.vision_runner import VisionTrainer
+from actsafe.training.runner import Trainer
+from actsafe.training.vision_runner import VisionTrainer
 
 AnyTrainer = Trainer | VisionTrainer
 

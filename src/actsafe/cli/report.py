@@ -10,11 +10,11 @@ from tyro.conf import Positional, arg
 from actsafe.cli import jax_setup
 from actsafe.cli.halves import HALVES
 from actsafe.cli.working import console
-from actsafe.experiments.settings import ConfigError
-from actsafe.experiments.storage import StorageError, write_text
-from actsafe.experiments.sweep import open_runs
 from actsafe.report.findings import find, sentence
 from actsafe.report.page import page
+from actsafe.training.settings import ConfigError
+from actsafe.training.storage import StorageError, write_text
+from actsafe.training.sweep import open_runs
 
 NAME = "report.html"
 SUFFIXES = (".html", ".htm")

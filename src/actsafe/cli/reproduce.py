@@ -14,12 +14,12 @@ from actsafe.cli.options import Flag
 from actsafe.cli.sweep import Jobs
 from actsafe.cli.train import ALL_PRESETS
 from actsafe.cli.working import carry_on, console
-from actsafe.experiments import provenance, results
-from actsafe.experiments.config import Config, ConfigError, require_known
-from actsafe.experiments.folder import RunFolder
-from actsafe.experiments.presets import PRESETS, demo
-from actsafe.experiments.reference import reference_returns
-from actsafe.experiments.vision_presets import VISION_PRESETS
+from actsafe.training import provenance, results
+from actsafe.training.config import Config, ConfigError, require_known
+from actsafe.training.presets import PRESETS, demo
+from actsafe.training.reference import reference_returns
+from actsafe.training.run import RunFolder
+from actsafe.training.vision_presets import VISION_PRESETS
 
 REFERENCE_EPISODES = 20
 """Single returns of the planner differ by tens: a median over a few would not be a mark to measure against."""

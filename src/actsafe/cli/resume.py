@@ -12,12 +12,12 @@ from actsafe.cli.halves import HALVES
 from actsafe.cli.options import Flag, Log
 from actsafe.cli.sweep import Jobs, carry_on_all, require_jobs, stay_off_devices
 from actsafe.cli.working import carry_on, console
-from actsafe.experiments.calibrating import require_calibrated
-from actsafe.experiments.folder import RunFolder
-from actsafe.experiments.kinds import kind_of
-from actsafe.experiments.loggers import LOGGERS
-from actsafe.experiments.settings import require_known
-from actsafe.experiments.sweep import SweepFolder, is_sweep
+from actsafe.evidence.calibration import require_calibrated
+from actsafe.training.kinds import kind_of
+from actsafe.training.loggers import LOGGERS
+from actsafe.training.run import RunFolder
+from actsafe.training.settings import require_known
+from actsafe.training.sweep import SweepFolder, is_sweep
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,11 +18,11 @@ from actsafe.cli.crew import Crew, Task, actsafe_command, hanging_up_stops
 from actsafe.cli.progress import Pace, duration
 from actsafe.cli.stopping import Stopped, StopRequests
 from actsafe.cli.working import console
-from actsafe.experiments.folder import RunFolder
-from actsafe.experiments.settings import ConfigError
-from actsafe.experiments.storage import StorageError, size_text
-from actsafe.experiments.sweep import SweepFolder
-from actsafe.experiments.vision_runner import VisionTrainer
+from actsafe.training.run import RunFolder
+from actsafe.training.settings import ConfigError
+from actsafe.training.storage import StorageError, size_text
+from actsafe.training.sweep import SweepFolder
+from actsafe.training.vision_runner import VisionTrainer
 
 Jobs = Annotated[int | None, arg(metavar="N", help_behavior_hint="(default: all)")]
 """An option: how many seeds run at once."""

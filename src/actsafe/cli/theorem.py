@@ -14,14 +14,14 @@ from tyro.conf import arg
 
 from actsafe.cli import jax_setup
 from actsafe.cli.working import console
-from actsafe.experiments import provenance
-from actsafe.experiments.settings import ConfigError
-from actsafe.experiments.storage import write_json
 from actsafe.figures import save
 from actsafe.figures.theorem import Growth, safe_set_growth
 from actsafe.theory.idealised import Run, TheoremSettings, run
 from actsafe.theory.small_world import World, WorldSettings
 from actsafe.theory.verdict import Tally, bound_on_episodes, sizes
+from actsafe.training import provenance
+from actsafe.training.settings import ConfigError
+from actsafe.training.storage import write_json
 
 SCHEMA_VERSION = 1
 RUNS_AT_ONCE = 10

@@ -13,15 +13,15 @@ from actsafe.cli.halves import HALVES
 from actsafe.cli.options import Flag, Log
 from actsafe.cli.sweep import Jobs, carry_on_all, require_jobs, stay_off_devices
 from actsafe.cli.working import carry_on, console, new_folder
-from actsafe.experiments import provenance
-from actsafe.experiments.config import CONFIDENCE, Config
-from actsafe.experiments.folder import RunFolder
-from actsafe.experiments.kinds import kind_of
-from actsafe.experiments.loggers import LOGGERS
-from actsafe.experiments.presets import PRESETS
-from actsafe.experiments.settings import ConfigError, require_known
-from actsafe.experiments.sweep import SweepFolder
-from actsafe.experiments.vision_presets import VISION_PRESETS
+from actsafe.training import provenance
+from actsafe.training.config import CONFIDENCE, Config
+from actsafe.training.kinds import kind_of
+from actsafe.training.loggers import LOGGERS
+from actsafe.training.presets import PRESETS
+from actsafe.training.run import RunFolder
+from actsafe.training.settings import ConfigError, require_known
+from actsafe.training.sweep import SweepFolder
+from actsafe.training.vision_presets import VISION_PRESETS
 
 ALL_PRESETS = {**PRESETS, **VISION_PRESETS}
 OPTIONS = tuple(dict.fromkeys(option for half in HALVES.values() for option in half.changes))

@@ -11,9 +11,9 @@ from tyro.conf import Positional, arg
 from actsafe.cli import jax_setup
 from actsafe.cli.halves import HALVES
 from actsafe.cli.working import console
-from actsafe.experiments.folder import RunFolder
-from actsafe.experiments.storage import StorageError
-from actsafe.experiments.verifying import differences, read_certificate
+from actsafe.evidence.verify import differences, read_certificate
+from actsafe.training.run import RunFolder
+from actsafe.training.storage import StorageError
 
 
 @dataclasses.dataclass(frozen=True)

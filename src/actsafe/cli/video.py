@@ -13,8 +13,8 @@ from typing import Any
 from PIL import Image
 
 from actsafe.cli import jax_setup
-from actsafe.experiments.config import ConfigError
-from actsafe.experiments.storage import StorageError
+from actsafe.training.config import ConfigError
+from actsafe.training.storage import StorageError
 
 
 def _write_with_pillow(frames: Sequence[Image.Image], rate: int, path: Path, **options: Any) -> None:

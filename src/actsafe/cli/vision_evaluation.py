@@ -18,12 +18,12 @@ from actsafe.agents.recipes import VISION_RECIPES
 from actsafe.cli.intervals import mean_with_interval
 from actsafe.cli.video import require_free, save, writer_for
 from actsafe.data.rows import Rows
-from actsafe.experiments.collecting import Way
-from actsafe.experiments.epochs import DRAWN, EVALUATED, EVALUATION, Loop, Standing
-from actsafe.experiments.folder import RunFolder
-from actsafe.experiments.settings import ConfigError
-from actsafe.experiments.vision_runner import VisionTrainer
 from actsafe.models.rssm.world_model import predict_video
+from actsafe.training.collecting import Way
+from actsafe.training.epochs import DRAWN, EVALUATED, EVALUATION, Loop, Standing
+from actsafe.training.run import RunFolder
+from actsafe.training.settings import ConfigError
+from actsafe.training.vision_runner import VisionTrainer
 
 STREAM = EVALUATION + 1
 """The random stream of this command; training uses those before it."""
@@ -99,7 +99,7 @@ def _large_eye(loop: Loop, size: int) -> Any:
     if loop.config.observation != "pixels":
         raise ConfigError("--video: this run learns from state vectors, which cannot be shown; leave it out")
     # What is drawn from does not depend on how large it is drawn: another fleet's eye can look at it.
-    larger = dataclasses.replace(loop.config, image_size=size, num_samples=4, num_envs=1).make_fleet()
+    larger = dataclasses.replace(loop.config, image_size=size, num_samples=4, num_envs=1).make_envs()
     larger.close()
     return eqx.filter_jit(lambda sight: larger.observe(jax.tree.map(lambda leaf: leaf[:1], sight))[0])
 

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from actsafe.cli.pictures import write
-from actsafe.experiments.folder import RunFolder
-from actsafe.experiments.settings import ConfigError
-from actsafe.experiments.storage import StorageError
 from actsafe.figures.vision import VisionRun, learning_curves, promises
+from actsafe.training.run import RunFolder
+from actsafe.training.settings import ConfigError
+from actsafe.training.storage import StorageError
 
 
 def draw(asked: Any, folders: Sequence[RunFolder], target: Path) -> list[Path]:

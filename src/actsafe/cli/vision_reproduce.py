@@ -11,11 +11,11 @@ from actsafe.cli import jax_setup, vision_pictures
 from actsafe.cli.sweep import carry_on_all, require_jobs, stay_off_devices
 from actsafe.cli.train import assignment, override
 from actsafe.cli.working import console
-from actsafe.experiments import provenance, results, vision_results
-from actsafe.experiments.settings import ConfigError, require_known
-from actsafe.experiments.sweep import SweepFolder, is_sweep, require_different
-from actsafe.experiments.vision_config import VisionConfig
-from actsafe.experiments.vision_presets import VISION_PRESETS
+from actsafe.training import provenance, results, vision_results
+from actsafe.training.settings import ConfigError, require_known
+from actsafe.training.sweep import SweepFolder, is_sweep, require_different
+from actsafe.training.vision_config import VisionConfig
+from actsafe.training.vision_presets import VISION_PRESETS
 
 
 def reproduce(asked: Any, arguments: Sequence[str]) -> int:

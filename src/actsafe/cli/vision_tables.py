@@ -9,7 +9,7 @@ from rich.table import Table
 
 from actsafe.agents.phases import Phase
 from actsafe.agents.recipes import VISION_RECIPES
-from actsafe.experiments.folder import RunFolder
+from actsafe.training.run import RunFolder
 
 Rows = Sequence[Mapping[str, Any]]
 

@@ -12,11 +12,11 @@ from rich.console import Console
 from actsafe.cli.halves import HALVES
 from actsafe.cli.progress import shown
 from actsafe.cli.stopping import Stopped, StopRequests
-from actsafe.experiments import provenance
-from actsafe.experiments.calibrating import require_calibrated
-from actsafe.experiments.folder import RunFolder
-from actsafe.experiments.loggers import logging
-from actsafe.experiments.storage import StorageError
+from actsafe.evidence.calibration import require_calibrated
+from actsafe.training import provenance
+from actsafe.training.loggers import logging
+from actsafe.training.run import RunFolder
+from actsafe.training.storage import StorageError
 
 
 def console() -> Console:

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from actsafe.agents.phases import Phase
-from actsafe.experiments import results, vision_results
-from actsafe.experiments.results import last_known
+from actsafe.evidence.binomial import clopper_pearson
 from actsafe.figures import panels, style
 from actsafe.report.findings import LABELS, Findings
 from actsafe.report.markup import Child, count, number, percent, table, tag
 from actsafe.report.sheet import Sheet, if_readable, note, side_by_side
 from actsafe.report.statistics import Estimate, stratified_bootstrap
-from actsafe.safety.binomial import clopper_pearson
+from actsafe.training import results, vision_results
+from actsafe.training.results import last_known
 
 COLOURS = (style.BLUE, style.ORANGE, style.GREEN, style.PURPLE, style.SKY, style.BLACK)
 Entry = Mapping[str, Any]

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from actsafe.experiments.certificates import CONDITIONAL, HELD, REFUSED
+from actsafe.evidence.certificate import CONDITIONAL, HELD, REFUSED
 from actsafe.figures.reliability import BAND, coverage_by_step, reliability_diagram
 from actsafe.report.findings import Findings
 from actsafe.report.markup import Child, Html, count, folded, number, percent, table, tag

@@ -9,15 +9,15 @@ import numpy as np
 
 from actsafe.agents.phases import Phase
 from actsafe.agents.recipes import RECIPES, VISION_RECIPES
-from actsafe.experiments.calibrating import CALIBRATION, IS_CONSTRAINED, Known, known
-from actsafe.experiments.certificates import CERTIFICATE, CONFIDENCE, sealed
-from actsafe.experiments.fingerprints import fingerprints
-from actsafe.experiments.folder import RunFolder
-from actsafe.experiments.promises import RECKONINGS
-from actsafe.experiments.storage import StorageError, read_json
-from actsafe.experiments.verifying import read_certificate
+from actsafe.evidence.binomial import Interval, clopper_pearson
+from actsafe.evidence.calibration import CALIBRATION, IS_CONSTRAINED, Known, known
+from actsafe.evidence.certificate import CERTIFICATE, CONFIDENCE, sealed
+from actsafe.evidence.fingerprints import fingerprints
+from actsafe.evidence.promises import RECKONINGS
+from actsafe.evidence.verify import read_certificate
 from actsafe.report.markup import count, number, percent
-from actsafe.safety.binomial import Interval, clopper_pearson
+from actsafe.training.run import RunFolder
+from actsafe.training.storage import StorageError, read_json
 
 UNJUDGED = (Phase.SEED.value, Phase.WARM_UP.value)
 """Phases in which no plan and no policy of the run acts: their costs are shown, and held against nobody."""

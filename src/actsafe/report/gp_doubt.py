@@ -6,8 +6,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from actsafe.experiments.folder import RunFolder
-from actsafe.experiments.runner import Trainer
 from actsafe.figures.coordinates import view
 from actsafe.figures.unsure import PLACES, doubt_slice, plane_states, reach_of, visited_over_time
 from actsafe.models.gp.dynamics import GPDynamics
@@ -15,6 +13,8 @@ from actsafe.report.findings import Findings
 from actsafe.report.gp_sections import phase_spans
 from actsafe.report.markup import Child, percent, tag
 from actsafe.report.sheet import Sheet, note, side_by_side
+from actsafe.training.run import RunFolder
+from actsafe.training.runner import Trainer
 
 MOST_EPISODES = 40
 """So many trajectories are drawn in a plane at most, the newest."""

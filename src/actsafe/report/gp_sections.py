@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from actsafe.experiments.results import entries, last_known
 from actsafe.figures import panels, style
 from actsafe.figures.coordinates import view
 from actsafe.figures.ledger import ledger_figure
@@ -15,6 +14,7 @@ from actsafe.report.findings import Findings
 from actsafe.report.markup import Child, count, number, table, tag
 from actsafe.report.sheet import Sheet, note, side_by_side
 from actsafe.report.statistics import stratified_bootstrap
+from actsafe.training.results import entries, last_known
 
 TASK_LOOKS = ((style.BLUE, "o"), (style.GREEN, "s"), (style.PURPLE, "^"))
 

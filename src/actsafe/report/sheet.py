@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 from matplotlib.figure import Figure
 
-from actsafe.experiments.storage import StorageError
 from actsafe.report import svg
 from actsafe.report.markup import Child, Html, tag
+from actsafe.training.storage import StorageError
 
 DAMAGED = (StorageError, KeyError)
 """What files of a run raise that are damaged, or not there."""

@@ -3,12 +3,12 @@
 import shlex
 from collections.abc import Sequence
 
-from actsafe.experiments.certificates import CONFIDENCE
+from actsafe.evidence.binomial import clopper_pearson
+from actsafe.evidence.certificate import CONFIDENCE
 from actsafe.report import evidence
 from actsafe.report.findings import UNJUDGED, Findings, Safety, progress, rate_sentence, sentence
 from actsafe.report.markup import Child, Html, count, number, percent, table, tag
 from actsafe.report.sheet import command
-from actsafe.safety.binomial import clopper_pearson
 
 MOST_NAMED = 3
 

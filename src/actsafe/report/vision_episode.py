@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageSequence, UnidentifiedImageError
 
-from actsafe.experiments.folder import RunFolder
-from actsafe.experiments.storage import StorageError
-from actsafe.experiments.vision_config import ROWS
 from actsafe.figures.coordinates import view
 from actsafe.figures.unsure import PLACES
 from actsafe.report import film
 from actsafe.report.findings import Findings
 from actsafe.report.markup import Child, number, tag
 from actsafe.report.sheet import Sheet, command, note
+from actsafe.training.run import RunFolder
+from actsafe.training.storage import StorageError
+from actsafe.training.vision_config import ROWS
 
 FRAMES_PER_SECOND = 12
 VIDEOS = ("*.webp", "*.gif", "*.png")

@@ -4,7 +4,7 @@ import pytest
 
 from actsafe.agents.handover import may_take_over
 from actsafe.agents.recipes import VISION_RECIPES
-from actsafe.agents.vision import Surroundings, VisionAgent, VisionSettings
+from actsafe.agents.vision import EnvSpec, VisionAgent, VisionSettings
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from actsafe.agents.vision import Surroundings, VisionAgent, VisionSettings
     ],
 )
 def test_the_task_takes_over_where_its_own_dreams_let_it(task, exploration, expected):
-    surroundings = Surroundings((5,), 1, budgets=(5.0, 10.0), num_decisions=25)
+    surroundings = EnvSpec((5,), 1, budgets=(5.0, 10.0), num_decisions=25)
     learned = {f"task/margin_{k}": margin for k, margin in enumerate(task)}
     learned |= {f"exploration/margin_{k}": margin for k, margin in enumerate(exploration)}
     agent = VisionAgent(surroundings, VISION_RECIPES["actsafe"], VisionSettings())

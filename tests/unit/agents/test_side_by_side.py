@@ -8,7 +8,7 @@ import numpy as np
 from actsafe.actor_critic.settings import ActorCriticSettings
 from actsafe.agents.recipes import VISION_RECIPES
 from actsafe.agents.side_by_side import Batch, Policies, learn_both
-from actsafe.agents.vision import Surroundings, VisionAgent, VisionSettings
+from actsafe.agents.vision import EnvSpec, VisionAgent, VisionSettings
 from actsafe.data.rows import Rows
 from actsafe.models.rssm.states import State
 from actsafe.models.rssm.world_model import WorldModelSettings, elbo_loss
@@ -23,7 +23,7 @@ SETTINGS = VisionSettings(
 
 
 def test_gradient_and_policies_are_those_of_each_alone(key):
-    agent = VisionAgent(Surroundings((3,), 2, (25.0,), 500, 2), VISION_RECIPES["actsafe"], SETTINGS)
+    agent = VisionAgent(EnvSpec((3,), 2, (25.0,), 500, 2), VISION_RECIPES["actsafe"], SETTINGS)
     keys = jax.random.split(key, 6)
     rows = Rows(
         jax.random.normal(keys[0], (2, 4, 3), jnp.float32),

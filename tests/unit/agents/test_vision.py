@@ -11,7 +11,7 @@ import pytest
 from actsafe.actor_critic.settings import ActorCriticSettings
 from actsafe.agents.phases import Phase, StepSchedule
 from actsafe.agents.recipes import VISION_RECIPES, Policy
-from actsafe.agents.vision import EXPLORATION, TASK, Surroundings, VisionAgent, VisionSettings
+from actsafe.agents.vision import EXPLORATION, TASK, EnvSpec, VisionAgent, VisionSettings
 from actsafe.constrained.augmented_lagrangian import AugmentedLagrangian
 from actsafe.constrained.unconstrained import Unconstrained
 from actsafe.data.rows import Rows
@@ -25,7 +25,7 @@ SETTINGS = VisionSettings(
     sequence_length=4,
     precision="float32",
 )
-HERE = Surroundings((3,), 2, (25.0,), 500, 2)
+HERE = EnvSpec((3,), 2, (25.0,), 500, 2)
 
 
 def make_agent(recipe="actsafe", **changes):

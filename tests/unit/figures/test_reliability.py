@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from actsafe.evidence.reliability import GRID, LEVELS
 from actsafe.figures.reliability import coverage_by_step, reliability_diagram
-from actsafe.safety.reliability import GRID, LEVELS
 
 
 def step(number: int = 1, count: int = 20) -> dict:

@@ -1,0 +1,138 @@
+"""Fleets: environments as the training loop sees them, whether they are ours or anybody's."""
+
+import contextlib
+import functools
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec, VectorizeMode, registry
+
+from actsafe.envs.base import EnvBatch, TimeStep, environment_seeds
+from actsafe.envs.checks import CheckedEnv, blamed_on
+from actsafe.envs.problem import ProblemBatch
+from actsafe.envs.registration import register
+from actsafe.envs.repeat import RepeatedAction
+from actsafe.envs.safety_gym import SafetyGymBatch
+from actsafe.envs.yours import GymnasiumBatch
+from actsafe.models.rssm.world_model import require_learnable
+from actsafe.problems import PROBLEMS
+from actsafe.problems.checking import checked_number, known
+
+__all__ = ["EnvBatch", "GymnasiumBatch", "ProblemBatch", "SafetyGymBatch", "TimeStep", "environment_seeds", "make_envs"]
+
+PAPER_ACTION_REPEAT = 2
+"""Of the paper's Safety-Gym agents; our other problems have one of their own."""
+_OURS = "actsafe/"
+
+
+def make_envs(
+    name: str,
+    num_envs: int,
+    *,
+    observation: str = "pixels",
+    image_size: int = 64,
+    num_samples: int = 4,
+    action_repeat: int | None = None,
+    task: str | None = None,
+    budget: float | Sequence[float] | None = None,
+    **options: Any,
+) -> EnvBatch:
+    """`num_envs` environments of this name.
+
+    `name` is a problem ("cartpole_swingup"), one of our environments ("PointGotoGoal", "CartpoleSwingupSparse"), or any
+    Gymnasium id ("Ant-v5", "my_module:MyEnv-v0"). What is None is left to the environment; `task` is for problems,
+    which have several. `options` go to `ProblemEnv`, to `SafetyGymSettings`, or to `GymnasiumBatch` (cost_names,
+    num_decisions) and Gymnasium's `make_vec`. A Gymnasium id needs a `budget`, which may be one for each cost, and has
+    images of its own size.
+    """
+    num_envs = int(checked_number("num_envs", num_envs, at_least=1.0, is_whole=True))
+    asked = {"action_repeat": action_repeat, "task": task, "budget": budget}
+    asked = {option: value for option, value in asked.items() if value is not None} | options
+    look: dict[str, Any] = {"observation": observation, "image_size": image_size, "num_samples": num_samples}
+    own = _own_environments()
+    if name in PROBLEMS:
+        return ProblemBatch(name, num_envs, **look, **asked)
+    if name not in own:
+        if not {":", "/", "-"} & set(name):
+            known("environment", name, [*PROBLEMS, *(each for each in own if not each.startswith(_OURS))])
+        return _gymnasium_fleet(name, num_envs, observation, **asked)
+    settings = {**own[name], **asked}
+    if "problem" in settings:
+        return ProblemBatch(settings.pop("problem"), num_envs, **{**settings, **look})
+    if task is not None:
+        raise ValueError(f"task: got {task!r}, but the name {name!r} says the task already; leave it out.")
+    return SafetyGymBatch(num_envs, **look, **{"action_repeat": PAPER_ACTION_REPEAT, **settings})
+
+
+def _own_environments() -> dict[str, dict[str, Any]]:
+    """Options of the environments that are registered as ours, by id and by the name in it."""
+    register()
+    specs = {each: spec.kwargs for each, spec in registry.items() if each.startswith(_OURS)}
+    return {each.removeprefix(_OURS).rpartition("-v")[0]: options for each, options in specs.items()} | specs
+
+
+def _gymnasium_fleet(
+    name: str,
+    num_envs: int,
+    observation: str,
+    *,
+    budget: float | Sequence[float] = (),
+    action_repeat: int = 1,
+    cost_names: Sequence[str] = ("cost",),
+    num_decisions: int | None = None,
+    **options: Any,
+) -> GymnasiumBatch:
+    """Environments of a Gymnasium id; one `budget` holds for each of its costs."""
+    spec = _registered(name)
+    if "task" in options:
+        raise ValueError(f"task: got {options['task']!r}, but {name!r} has one task only; leave it out.")
+    budgets = budget if isinstance(budget, Sequence) else (budget,) * len(cost_names)
+    if not budgets:
+        raise ValueError(f"budget: {name!r} does not say what it allows; give the largest sum of costs of an episode.")
+    repeat = int(checked_number("action_repeat", action_repeat, at_least=1.0, is_whole=True))
+    is_own_vector = spec.vector_entry_point is not None and repeat == 1
+    mode = options.pop("vectorization_mode", "vector_entry_point" if is_own_vector else "sync")
+    modes = [each.value for each in VectorizeMode]
+    mode = VectorizeMode(known("vectorization_mode", getattr(mode, "value", mode), modes))
+    wrappers = list(options.pop("wrappers", ()))
+    if mode is not VectorizeMode.VECTOR_ENTRY_POINT:
+        wrappers.append(functools.partial(CheckedEnv, cost_names=cost_names))
+    if repeat > 1:
+        wrappers.append(functools.partial(RepeatedAction, num_steps=repeat, cost_names=cost_names))
+    with blamed_on(f"{name} cannot be made", f"Try gymnasium.make({name!r}) by itself."):
+        envs = gymnasium.make_vec(name, num_envs=num_envs, vectorization_mode=mode, wrappers=wrappers, **options)
+    with contextlib.ExitStack() as on_failure:
+        on_failure.callback(envs.close)
+        fleet = GymnasiumBatch(
+            envs,
+            budgets=[checked_number("budget", each, at_least=0.0) for each in budgets],
+            cost_names=cost_names,
+            num_decisions=num_decisions,
+            action_repeat=repeat,
+        )
+        seen = "pixels" if len(fleet.observation_shape) == 3 else "state"
+        if known("observation", observation, ("pixels", "state")) != seen:
+            raise ValueError(
+                f"observation: got {observation!r}, but {name!r} gives {seen!r}; ask for that, or wrap it."
+            )
+        try:
+            require_learnable(fleet.observation_shape)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}; wrap it (gymnasium.wrappers.ResizeObservation, ...).") from error
+        on_failure.pop_all()
+    return fleet
+
+
+def _registered(name: str) -> EnvSpec:
+    """What is registered under a Gymnasium id, once the module before its colon is imported, or ValueError."""
+    module, colon, environment_id = name.rpartition(":")
+    if not colon:
+        return registry[known("Gymnasium id", name, registry)]
+    advice = "The current folder is searched with PYTHONPATH=. only."
+    with blamed_on(f"the module {module} of {name!r} cannot be imported", advice):
+        importlib.import_module(module)
+    advice = f"Expected an id that {module} registers as it is imported: gymnasium.register(id=..., entry_point=...)."
+    with blamed_on(f"the module {module} has no environment {environment_id!r}", advice):
+        return gymnasium.spec(environment_id)

@@ -1,0 +1,55 @@
+"""What a run's files hold, as hashes: one altered bit of settings, model or data is another fingerprint.
+
+Files are hashed as they lie on the disk, so that a damaged run has a fingerprint too.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from actsafe.training.kinds import KINDS
+from actsafe.training.run import CHECKPOINT
+from actsafe.training.storage import StorageError, file_sha256
+
+CONFIG = "config.json"
+
+
+def fingerprints(path: Path) -> dict[str, str]:
+    """SHA-256 of settings, model and data of the run in `path`.
+
+    Settings are its config.json; the model is the newest checkpoint with its manifest; data is all else that episodes,
+    or epochs, have committed: trajectories or rows, metrics, ledger.
+    """
+    if not (path / CONFIG).is_file():
+        found = "it has no config.json" if path.exists() else "there is nothing of that name"
+        raise StorageError(f"{path} is not a run folder: {found}. Name one that `actsafe train` made")
+    units = committed_units(path)
+    files = [file for unit in units for file in sorted(unit.rglob("*")) if file.is_file()]
+    return {
+        "settings": file_sha256(path / CONFIG),
+        "model": _sha256_of(path, (file for file in files if units[-1] in file.parents and _is_model(path, file))),
+        "data": _sha256_of(path, (file for file in files if not _is_model(path, file))),
+    }
+
+
+def committed_units(path: Path) -> list[Path]:
+    """The folders of a run's episodes or epochs, in the order of time."""
+    return [
+        unit
+        for kind in KINDS.values()
+        for unit in sorted((path / f"{kind.config.unit}s").glob("[0-9]*"))
+        if unit.is_dir()
+    ]
+
+
+def _is_model(path: Path, file: Path) -> bool:
+    """Whether a committed file, episodes/0003/NAME, belongs to a checkpoint."""
+    return file.relative_to(path).parts[2].partition(".")[0] == CHECKPOINT
+
+
+def _sha256_of(path: Path, files: Iterable[Path]) -> str:
+    """Of names and contents."""
+    total = hashlib.sha256()
+    for file in files:
+        total.update(f"{file.relative_to(path).as_posix()} {file_sha256(file)}\n".encode())
+    return total.hexdigest()

@@ -1,0 +1,115 @@
+"""Where else a run's metrics go as they come, on request: TensorBoard and Weights & Biases.
+
+The run folder has everything in any case; what is logged here is a copy for those who watch.
+"""
+
+import contextlib
+import importlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from actsafe.training.run import RunFolder
+from actsafe.training.settings import ConfigError, require_known
+
+
+@runtime_checkable
+class Logger(Protocol):
+    """Takes numbers by name."""
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """Note what was measured at this step."""
+        ...
+
+    def close(self) -> None:
+        """Write out what is still in memory."""
+        ...
+
+
+class TensorBoard:
+    """Event files in RUN/tensorboard, for `tensorboard --logdir RUN`."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        writer = _module("tensorboardX", "tensorboard").SummaryWriter
+        # What a session before this one logged and lost again is struck out.
+        rows = folder.rows("metrics")
+        first = step_of(rows[-1]) + 1 if rows else 0
+        self._writer = writer(str(folder.path / "tensorboard"), purge_step=first)
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, step)
+        self._writer.flush()
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class WeightsAndBiases:
+    """A run of the project "actsafe", kept in RUN/wandb until `wandb sync`; WANDB_MODE=online sends it at once."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        wandb = _module("wandb", "wandb")
+        self._run = wandb.init(
+            project="actsafe",
+            name=folder.path.name,
+            id=f"{folder.path.name}-{folder.config.digest}",
+            resume="allow",
+            dir=str(folder.path),
+            # Nothing leaves the machine unless asked for.
+            mode=os.environ.get("WANDB_MODE") or "offline",
+            config=folder.config.to_json(),
+        )
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        self._run.log(dict(values), step=step)
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+LOGGERS: Mapping[str, Callable[[RunFolder], Logger]] = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}
+
+
+@contextlib.contextmanager
+def logging(names: Sequence[str], folder: RunFolder) -> Iterator[Callable[[Sequence[Mapping[str, Any]]], None]]:
+    """A context with a function that takes committed metrics, a row per seed, to the loggers of these names."""
+    for name in names:
+        require_known("logger", name, LOGGERS)
+    with contextlib.ExitStack() as opened:
+        loggers = [LOGGERS[name](folder) for name in dict.fromkeys(names)]
+        for logger in loggers:
+            opened.callback(logger.close)
+
+        def note(rows: Sequence[Mapping[str, Any]]) -> None:
+            for row in rows:
+                prefix = f"seed_{row['seed']}/" if len(rows) > 1 else ""
+                for logger in loggers:
+                    logger.log(step_of(row), scalars(row, prefix))
+
+        yield note
+
+
+def step_of(row: Mapping[str, Any]) -> int:
+    """Where a row of metrics stands along the axis of a plot."""
+    return row["steps"] if "steps" in row else row["episode"]
+
+
+def scalars(row: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
+    """The numbers of a row of metrics; nested ones have their path as a name."""
+    found: dict[str, float] = {}
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            found |= scalars(value, f"{prefix}{name}/")
+        elif value is not None and not isinstance(value, str) and getattr(value, "ndim", 0) == 0:
+            found[f"{prefix}{name}"] = float(value)
+    return found
+
+
+def _module(name: str, extra: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"--log {extra} needs the package {name}, which is not installed: pip install 'actsafe[{extra}]'"
+        ) from error

@@ -1,0 +1,151 @@
+"""A sweep: one run from pixels for each of several seeds, in a folder that says so.
+
+    sweep.json             the seeds, the command that asked for them, schema version
+    seed-0/, seed-1/ ...   run folders, each as it would have been made alone
+
+A sweep has no state of its own: what is done of it is what is done of its runs.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from actsafe.training.run import RunFolder
+from actsafe.training.settings import ConfigError
+from actsafe.training.storage import StorageError, locked, read_json, require_room, write_json
+
+SCHEMA_VERSION = 1
+FILE = "sweep.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepFolder:
+    """The runs of a sweep, by seed."""
+
+    path: Path
+    runs: Mapping[int, RunFolder]
+
+    @classmethod
+    def create(cls, path: Path, configs: Sequence[Any], *, command: str) -> "SweepFolder":
+        """A new folder with a run for each config; an existing one is never touched."""
+        require_different([config.seed for config in configs])
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            is_ours = any((path / name).is_file() for name in (FILE, "config.json"))
+            go_on = f", or go on with it: actsafe resume {path}" if is_ours else ""
+            raise StorageError(f"{path} exists already and is left as it is. Choose another folder{go_on}")
+        runs = {config.seed: RunFolder.create(_run_path(path, config.seed), config) for config in configs}
+        # Last, so that a folder which says that it is a sweep has all its runs.
+        write_json(path / FILE, {"schema": SCHEMA_VERSION, "seeds": list(runs), "command": command})
+        return cls(path, runs)
+
+    @classmethod
+    def open(cls, path: Path) -> "SweepFolder":
+        """The folder of an earlier sweep; one that has lost a run, or has been given another's, is refused."""
+        seeds = _read_seeds(path)
+        runs = {seed: _open_run(path, seed) for seed in seeds}
+        first = runs[seeds[0]]
+        for seed, run in runs.items():
+            _require_kin(run, first, seed)
+        there = {file.parent.name for file in path.glob("seed-*/config.json")}
+        unlisted = sorted(there - {run.path.name for run in runs.values()})
+        if unlisted:
+            raise StorageError(
+                f"{path / FILE} lists the seeds {_listed(seeds)}, and beside them there is {', '.join(unlisted)}. Move "
+                "it elsewhere or, if it belongs to them, add its seed to the list"
+            )
+        return cls(path, runs)
+
+    @property
+    def config(self) -> Any:
+        """The settings of its first run, which are those of every run but for the seed."""
+        return next(iter(self.runs.values())).config
+
+    @property
+    def unfinished(self) -> dict[int, RunFolder]:
+        """The runs that are not at their end."""
+        return {seed: run for seed, run in self.runs.items() if not run.is_finished}
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every run is at its end."""
+        return not self.unfinished
+
+    @property
+    def listed(self) -> str:
+        """Its seeds, for people."""
+        return _listed(list(self.runs))
+
+    def locked(self) -> AbstractContextManager[None]:
+        """A context in which no other process works on all of this sweep; each run has a lock of its own besides."""
+        return locked(self.path / FILE)
+
+    def require_disk(self, bytes_per_run: int) -> None:
+        """Raise where the disk is too small for the checkpoints of all runs; each by itself looks at its own only."""
+        of, advice = f"these {len(self.runs)} seeds", "ask for fewer seeds, or set a smaller replay_capacity"
+        require_room(self.path, bytes_per_run * len(self.runs), of=of, advice=advice)
+
+
+def is_sweep(path: Path) -> bool:
+    """Whether a folder says that it is a sweep."""
+    return (path / FILE).is_file()
+
+
+def open_runs(path: Path) -> list[RunFolder]:
+    """The run in a folder, or all runs of a sweep."""
+    return list(SweepFolder.open(path).runs.values()) if is_sweep(path) else [RunFolder.open(path)]
+
+
+def require_different(seeds: Sequence[int]) -> None:
+    """Raise `ConfigError` unless there is a seed, and none twice."""
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise ConfigError(f"seeds must be one number or several different ones, got {_listed(seeds) or 'none'}")
+
+
+def _run_path(path: Path, seed: int) -> Path:
+    return path / f"seed-{seed}"
+
+
+def _listed(seeds: Sequence[int]) -> str:
+    return ", ".join(map(str, seeds))
+
+
+def _read_seeds(path: Path) -> list[int]:
+    content = read_json(path / FILE)
+    schema = content.get("schema") if isinstance(content, dict) else None
+    if not isinstance(schema, int) or not isinstance(seeds := content.get("seeds"), list):
+        raise StorageError(f"{path / FILE} was not written by actsafe: it lacks a schema number or a list of seeds")
+    if schema > SCHEMA_VERSION:
+        raise StorageError(
+            f"{path} has schema {schema}, and this actsafe reads up to {SCHEMA_VERSION}. The sweep is left as it is; "
+            "install a newer actsafe to work with it"
+        )
+    if not all(type(seed) is int and seed >= 0 for seed in seeds):
+        raise StorageError(f"{path / FILE}: seeds must be whole numbers of at least 0, got {seeds}")
+    try:
+        require_different(seeds)
+    except ConfigError as error:
+        raise StorageError(f"{path / FILE}: {error}") from error
+    return seeds
+
+
+def _open_run(path: Path, seed: int) -> RunFolder:
+    folder = _run_path(path, seed)
+    if not (folder / "config.json").is_file():
+        raise StorageError(
+            f"{path / FILE} lists the seed {seed}, and {folder} is missing or no run folder. Put it back from a copy "
+            "or, to do without it, take its seed off that list"
+        )
+    return RunFolder.open(folder)
+
+
+def _require_kin(run: RunFolder, first: RunFolder, seed: int) -> None:
+    """Raise unless `run` is of this seed, and otherwise as the sweep's first."""
+    wanted, there = {**first.config.to_json(), "seed": seed}, run.config.to_json()
+    different = ", ".join(name for name in {**wanted, **there} if wanted.get(name) != there.get(name))
+    if different:
+        raise StorageError(
+            f"{run.path} holds a run that does not belong there ({different} differs); expected seed {seed} and "
+            f"otherwise the settings of {first.path}. Put the right folder in its place"
+        )
