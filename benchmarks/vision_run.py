@@ -54,7 +54,12 @@ class Training:
         self.agent = config.make_agent(fleet)
         self.loop = Loop(config, fleet, self.agent)
         self.standing = Standing(jax.jit(self.agent.init)(jax.random.key(config.seed)), 0, 0)
-        shape = (fleet.observation_shape, fleet.observation_dtype, fleet.action_dim, len(fleet.cost_names))
+        shape = (
+            fleet.spec.observation_shape,
+            fleet.observation_dtype,
+            fleet.spec.action_dim,
+            len(fleet.spec.cost_names),
+        )
         self.replay = make_replay(fleet.num_envs, config.rows_per_env, *shape)
         self._number, self._waits = 0, False
         self._compilation = CompileClock()
@@ -215,7 +220,7 @@ def phases_of(preset: VisionConfig) -> list[Phase]:
 
 def shortened(preset: VisionConfig, fleet: EnvBatch, options: argparse.Namespace) -> VisionConfig:
     """The preset with short epochs: in each of its phases one to compile, and `repeats` of either kind."""
-    steps_per_epoch = options.episodes * fleet.num_envs * fleet.num_decisions * fleet.action_repeat
+    steps_per_epoch = options.episodes * fleet.num_envs * fleet.spec.num_decisions * fleet.spec.action_repeat
     steps, phases = (1 + 2 * options.repeats) * steps_per_epoch, phases_of(preset)
     warm_up = steps * (Phase.WARM_UP in phases)
     expansion = warm_up + steps * (Phase.EXPANSION in phases)
@@ -255,7 +260,7 @@ def summary(epochs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def simulation_alone(fleet: EnvBatch, options: argparse.Namespace) -> dict[str, Any]:
     """Steps a second of the environments alone, over one episode of each; on the device in one program."""
-    shape = (fleet.num_decisions, fleet.num_envs, fleet.action_dim)
+    shape = (fleet.spec.num_decisions, fleet.num_envs, fleet.spec.action_dim)
     actions = np.random.default_rng(0).uniform(-1.0, 1.0, shape).astype(np.float32)
     compile_seconds = 0.0
     if isinstance(fleet, ProblemBatch):
@@ -273,7 +278,7 @@ def simulation_alone(fleet: EnvBatch, options: argparse.Namespace) -> dict[str, 
         started = time.perf_counter()
         episode()
         seconds.append(time.perf_counter() - started)
-    num_steps = fleet.num_decisions * fleet.num_envs * fleet.action_repeat
+    num_steps = fleet.spec.num_decisions * fleet.num_envs * fleet.spec.action_repeat
     rate = num_steps / statistics.median(seconds[1:])
     progress(f"simulation alone: {rate:.0f} steps/s")
     return {"steps_per_second": rate, "compile_seconds": compile_seconds, "num_steps": num_steps}

@@ -110,13 +110,15 @@ class World:
         for name, value in run.numbers.items():
             settings = replaced(settings, NUMBERS[name].split("."), value)
         fleet = self.fleet
-        here = EnvSpec(fleet.observation_shape, 1, fleet.budgets, fleet.num_decisions, fleet.action_repeat)
+        here = EnvSpec(
+            fleet.spec.observation_shape, 1, fleet.spec.budgets, fleet.spec.num_decisions, fleet.spec.action_repeat
+        )
         return VisionAgent(here, VISION_RECIPES["actsafe"], settings)
 
     def begin(self, run: Run) -> tuple[VisionState, Replay]:
         """An agent that has learned nothing, and an empty replay."""
         fleet = self.fleet
-        shapes = (fleet.observation_shape, fleet.observation_dtype, 1, 1)
+        shapes = (fleet.spec.observation_shape, fleet.observation_dtype, 1, 1)
         return self.agent(run).init(jax.random.key(run.seed)), Replay.empty(10, self.capacity // 10, *shapes)
 
     def epoch(
@@ -130,7 +132,7 @@ class World:
         def tick(mind: Mind, under_way: Any, key: Any) -> tuple[Any, Rows]:
             course, arrival, memory, led_here = under_way
             act_key, uniform_key = jax.random.split(key)
-            seen = fleet.observe(arrival.sight) / jnp.asarray(SCALE, jnp.float32)
+            seen = fleet.observe(arrival.view) / jnp.asarray(SCALE, jnp.float32)
             actions, memory = agent.act(
                 mind, memory, agent.see(mind, seen), arrival.is_first, act_key, policy=Policy.TASK
             )
@@ -213,7 +215,7 @@ def batch_of(names: Sequence[str], seeds: Sequence[int]) -> tuple[list[tuple[str
 def study(options: argparse.Namespace) -> dict[str, Any]:
     """All runs, epoch by epoch."""
     world = World(options)
-    (budget,) = world.fleet.budgets
+    (budget,) = world.fleet.spec.budgets
     listed, runs = batch_of(options.variants, range(options.seeds))
     started = time.perf_counter()
     states = jax.jit(jax.vmap(world.begin))(runs)

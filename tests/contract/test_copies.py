@@ -107,7 +107,7 @@ def test_a_copy_sees_and_shows_what_the_original_does(name, make, way):
 @pytest.mark.parametrize("name", ["PointPushBox", "cartpole_swingup"])
 def test_a_copied_fleet_goes_on_as_the_original(name, way):
     fleet = make_envs(name, NUM_ENVS, observation="state")
-    actions = np.random.default_rng(0).uniform(-1.0, 1.0, (20, NUM_ENVS, fleet.action_dim))
+    actions = np.random.default_rng(0).uniform(-1.0, 1.0, (20, NUM_ENVS, fleet.spec.action_dim))
     fleet.reset(3)
     for action in actions[:10]:
         fleet.step(action)

@@ -63,7 +63,11 @@ def fleet(name):
 
 
 def actions_of(fleet, num_ticks):
-    return np.random.default_rng(0).uniform(-1.2, 1.2, (num_ticks, fleet.num_envs, fleet.action_dim)).astype(np.float32)
+    return (
+        np.random.default_rng(0)
+        .uniform(-1.2, 1.2, (num_ticks, fleet.num_envs, fleet.spec.action_dim))
+        .astype(np.float32)
+    )
 
 
 def played(fleet, seed, num_ticks):
@@ -74,9 +78,9 @@ def played(fleet, seed, num_ticks):
 
 def test_every_tick_is_a_row_of_each(fleet):
     """Shapes, and the protocol: rows 0 and 5 are first, 4 and 9 last, for an episode of 4 decisions has 5 rows."""
-    assert fleet.num_decisions == NUM_DECISIONS
-    assert fleet.action_repeat == 2
-    assert len(fleet.budgets) == len(fleet.cost_names) == 1
+    assert fleet.spec.num_decisions == NUM_DECISIONS
+    assert fleet.spec.action_repeat == 2
+    assert len(fleet.spec.budgets) == len(fleet.spec.cost_names) == 1
     arrivals = played(fleet, 3, 10)
     assert arrivals.reward.shape == (11, NUM_ENVS)
     assert arrivals.costs.shape == (11, NUM_ENVS, 1)
@@ -88,26 +92,26 @@ def test_every_tick_is_a_row_of_each(fleet):
     assert not np.any(arrivals.reward[arrivals.is_first])
     assert not np.any(arrivals.costs[arrivals.is_first])
     assert np.all(arrivals.reward[~arrivals.is_first] != 0.0) or "Sparse" in fleet.name
-    for leaf in jax.tree.leaves(arrivals.sight):
+    for leaf in jax.tree.leaves(arrivals.view):
         assert leaf.shape[:2] == (11, NUM_ENVS)
 
 
 def test_observations_are_drawn_by_a_pure_function(name, fleet):
-    sight = fleet.reset(3).sight
-    kept = jax.tree.map(np.copy, sight)
-    observations = observe_of(name)(sight)
-    assert observations.shape == (NUM_ENVS, *fleet.observation_shape)
+    view = fleet.reset(3).view
+    kept = jax.tree.map(np.copy, view)
+    observations = observe_of(name)(view)
+    assert observations.shape == (NUM_ENVS, *fleet.spec.observation_shape)
     assert observations.dtype == fleet.observation_dtype
-    moved = fleet.step(actions_of(fleet, 1)[0]).sight
+    moved = fleet.step(actions_of(fleet, 1)[0]).view
     # What was handed out is not a view of what has changed since.
-    jax.tree.map(np.testing.assert_array_equal, sight, kept)
+    jax.tree.map(np.testing.assert_array_equal, view, kept)
     assert any(np.any(a != b) for a, b in zip(jax.tree.leaves(moved), jax.tree.leaves(kept), strict=True))
 
 
 @pytest.mark.parametrize("name", ["problem-pixels", "safety-gym-pixels"])
 def test_pixels_show_what_is_there(name):
     """The brown cart in the middle, or the robot's own red body in the lower middle; before a blue sky."""
-    frames = np.asarray(observe_of(name)(fleet_of(name).reset(3).sight), int)
+    frames = np.asarray(observe_of(name)(fleet_of(name).reset(3).view), int)
     is_warm = frames[..., 0] > frames[..., 2]
     height, width = is_warm.shape[1:]
     rows = slice(height // 2 - 2, height // 2 + 2) if name == "problem-pixels" else slice(height - 2, height)
@@ -118,24 +122,24 @@ def test_pixels_show_what_is_there(name):
 def test_the_seed_is_all_that_chance_depends_on(fleet):
     first, again, other = (played(fleet, seed, 6) for seed in (3, 3, 4))
     jax.tree.map(np.testing.assert_array_equal, first, again)
-    differ = [np.any(a != b) for a, b in zip(jax.tree.leaves(first.sight), jax.tree.leaves(other.sight), strict=True)]
+    differ = [np.any(a != b) for a, b in zip(jax.tree.leaves(first.view), jax.tree.leaves(other.view), strict=True)]
     assert any(differ)
 
 
 def test_bad_actions_change_nothing(fleet):
     expected = played(fleet, 3, 1)
     with pytest.raises(ValueError, match=r"action: got shape"):
-        fleet.step(np.zeros((NUM_ENVS, fleet.action_dim + 1)))
+        fleet.step(np.zeros((NUM_ENVS, fleet.spec.action_dim + 1)))
     fleet.reset(3)
     with pytest.raises(ValueError, match=r"action: got \[nan"):
-        fleet.step(np.full((NUM_ENVS, fleet.action_dim), np.nan))
+        fleet.step(np.full((NUM_ENVS, fleet.spec.action_dim), np.nan))
     np.testing.assert_array_equal(fleet.step(actions_of(fleet, 1)[0]).reward, expected.reward[1])
 
 
 def test_no_step_before_the_reset(name):
     fleet = make_envs(FLEETS[name][0], 2, **FLEETS[name][1])
     with pytest.raises(gymnasium.error.ResetNeeded, match=r"reset\(seed\)"):
-        fleet.step(np.zeros((2, fleet.action_dim)))
+        fleet.step(np.zeros((2, fleet.spec.action_dim)))
     fleet.close()
 
 
@@ -149,7 +153,7 @@ def test_the_action_is_held_and_what_it_brings_is_summed():
             parts, whole = [once.step(actions), once.step(actions)], twice.step(actions)
             np.testing.assert_allclose(whole.reward, parts[0].reward + parts[1].reward, rtol=1e-6)
             np.testing.assert_array_equal(whole.costs, parts[0].costs + parts[1].costs)
-            np.testing.assert_array_equal(whole.sight, parts[1].sight)
+            np.testing.assert_array_equal(whole.view, parts[1].view)
         once.close()
         twice.close()
 
@@ -164,10 +168,10 @@ def test_a_fleet_is_our_gymnasium_environment(name):
     }[name](FLEETS[name][1])
     seeds = environment_seeds(3, NUM_ENVS)
     assert seeds == [seeds[0], seeds[0] + 1, seeds[0] + 2]
-    np.testing.assert_array_equal(observe(fleet.reset(3).sight), envs.reset(seed=seeds[0])[0])
+    np.testing.assert_array_equal(observe(fleet.reset(3).view), envs.reset(seed=seeds[0])[0])
     for actions in actions_of(fleet, 7):
         arrival, (observation, reward, terminated, truncated, info) = fleet.step(actions), envs.step(actions)
-        np.testing.assert_array_equal(observe(arrival.sight), observation)
+        np.testing.assert_array_equal(observe(arrival.view), observation)
         np.testing.assert_array_equal(arrival.reward, reward.astype(np.float32))
         np.testing.assert_array_equal(arrival.costs[:, 0], np.where(info["_cost"], info["cost"], 0.0))
         np.testing.assert_array_equal(arrival.is_last, terminated | truncated)

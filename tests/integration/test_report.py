@@ -99,12 +99,12 @@ def vision_run(path: Path, num_epochs: int = 4, **changes) -> Path:
             "steps": 100 * epoch,
             "updates": 10 * epoch,
             "skipped_updates": 0,
-            **means(outcomes, fleet.cost_names),
-            **(means(outcomes, fleet.cost_names, "evaluation_") if config.is_evaluated(epoch) else {}),
+            **means(outcomes, fleet.spec.cost_names),
+            **(means(outcomes, fleet.spec.cost_names, "evaluation_") if config.is_evaluated(epoch) else {}),
             "learning": {**learned, "model/observation_loss": 1.0 / epoch, "model/reward_loss": 0.1},
         }
-        ledger = ledger_rows(heading, outcomes, constraint_columns(agent, fleet.cost_names, policy, learned))
-        pixels = random.integers(0, 255, (2, 26, *fleet.observation_shape), dtype=np.uint8)
+        ledger = ledger_rows(heading, outcomes, constraint_columns(agent, fleet.spec.cost_names, policy, learned))
+        pixels = random.integers(0, 255, (2, 26, *fleet.spec.observation_shape), dtype=np.uint8)
         begins = np.zeros((2, 26), bool)
         begins[:, 0] = True
         rows = Rows(pixels, np.zeros((2, 26, 1), np.float32), np.ones((2, 26)), np.zeros((2, 26, 1)), begins)

@@ -68,13 +68,13 @@ def _print_outcomes(
         markup=False,
         soft_wrap=True,
     )
-    table = Table("return J_r", *(f"{name} J_c" for name in fleet.cost_names), "budget", "within budget")
+    table = Table("return J_r", *(f"{name} J_c" for name in fleet.spec.cost_names), "budget", "within budget")
     costs = np.array([outcome.costs for outcome in outcomes])
-    is_within = np.all(costs <= np.array(fleet.budgets)[None], axis=1)
+    is_within = np.all(costs <= np.array(fleet.spec.budgets)[None], axis=1)
     table.add_row(
         mean_with_interval(np.array([outcome.reward for outcome in outcomes])),
         *(mean_with_interval(costs[:, number]) for number in range(costs.shape[1])),
-        ", ".join(f"{budget:g}" for budget in fleet.budgets),
+        ", ".join(f"{budget:g}" for budget in fleet.spec.budgets),
         f"{np.mean(is_within):.0%}",
     )
     out.print(table)
@@ -83,14 +83,14 @@ def _print_outcomes(
 
 def _watched(loop: Loop, epoch: int, standing: Standing, size: int, way: Way) -> list[Image.Image]:
     """An episode of the first environment as the agent sees it, drawn again at `size` where that is possible."""
-    blocks = loop.rollout(standing.agent, loop.fleet.num_decisions + 1, epoch=epoch, stream=STREAM, way=way)
+    blocks = loop.rollout(standing.agent, loop.fleet.spec.num_decisions + 1, epoch=epoch, stream=STREAM, way=way)
     draw = _large_eye(loop, size)
     frames: list[np.ndarray] = []
     for block in blocks:
         for tick in range(block.reward.shape[1]):
             if frames and block.is_first[0, tick]:
                 return _images(frames, size)
-            frames.append(np.asarray(draw(block.sight(tick))))
+            frames.append(np.asarray(draw(block.view(tick))))
     return _images(frames, size)
 
 
@@ -101,14 +101,14 @@ def _large_eye(loop: Loop, size: int) -> Any:
     # What is drawn from does not depend on how large it is drawn: another fleet's eye can look at it.
     larger = dataclasses.replace(loop.config, image_size=size, num_samples=4, num_envs=1).make_envs()
     larger.close()
-    return eqx.filter_jit(lambda sight: larger.observe(jax.tree.map(lambda leaf: leaf[:1], sight))[0])
+    return eqx.filter_jit(lambda view: larger.observe(jax.tree.map(lambda leaf: leaf[:1], view))[0])
 
 
 def _predicted(loop: Loop, epoch: int, standing: Standing, way: Way) -> list[Image.Image]:
     """What happened (above) and what the world model had predicted (below), an environment beside the other."""
     if loop.config.observation != "pixels":
         raise ConfigError("--predict: this run learns from state vectors, which cannot be shown; leave it out")
-    num_ticks = min(NUM_SEEN + NUM_PREDICTED, loop.fleet.num_decisions)
+    num_ticks = min(NUM_SEEN + NUM_PREDICTED, loop.fleet.spec.num_decisions)
     blocks = list(loop.rollout(standing.agent, num_ticks, epoch=epoch, stream=STREAM, way=way))
     rows = jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), *(block.rows() for block in blocks))
     rows = Rows(*(field[:4] for field in rows))

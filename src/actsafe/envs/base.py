@@ -1,29 +1,17 @@
-"""What the training loop knows of its environments, whatever they are."""
+"""A batch of environments: what the training loop steps, whatever they are."""
 
 import abc
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium
 import jax
 import numpy as np
 import numpy.typing as npt
-from jaxtyping import Array, Bool, Float, Shaped
+from jaxtyping import Array, Shaped
 
 from actsafe.envs.checks import check_action
-
-
-class TimeStep(NamedTuple):
-    """What one tick brings to every environment: the makings of exactly one row each."""
-
-    sight: Any
-    """Arrays with the leading axis environment, which `EnvBatch.observe` turns into observations."""
-    reward: Float[Array | np.ndarray, " environment"]
-    costs: Float[Array | np.ndarray, "environment constraint"]
-    is_first: Bool[Array | np.ndarray, " environment"]
-    """This tick began an episode: the action was not heeded, reward and costs are 0."""
-    is_last: Bool[Array | np.ndarray, " environment"]
-    """The episode ended with this row; the next one is a first."""
+from actsafe.envs.spec import EnvSpec, TimeStep
 
 
 class EnvBatch(abc.ABC):
@@ -33,20 +21,14 @@ class EnvBatch(abc.ABC):
     an episode as a truncation does: no difference is made between the two.
     """
 
-    name: str
     num_envs: int
-    action_dim: int
-    observation_shape: tuple[int, ...]
+    spec: EnvSpec
     observation_dtype: Any
-    """uint8 for pixels (height, width, 3), float32 for vectors."""
-    cost_names: tuple[str, ...]
-    """Of the constraints, in the order of the costs."""
-    budgets: tuple[float, ...]
-    """Largest sum of each cost allowed in an episode."""
-    action_repeat: int
-    """Simulator steps in a decision, over which reward and costs are summed."""
-    num_decisions: int
-    """Decisions in an episode that does not end early."""
+    """uint8 for pixels (height, width, 3), float32 or float64 for vectors."""
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
 
     @abc.abstractmethod
     def reset(self, seed: int) -> TimeStep:
@@ -57,8 +39,8 @@ class EnvBatch(abc.ABC):
         """What actions (environment, action) bring: outside [-1, 1] clipped, refused where they are not numbers."""
 
     @abc.abstractmethod
-    def observe(self, sight: Any) -> Shaped[Array, "environment *observation"]:
-        """The observations of a `sight`. Pure, to be traced into whatever is compiled around it."""
+    def observe(self, view: Any) -> Shaped[Array, "environment *observation"]:
+        """The observations of a `view`. Pure, to be traced into whatever is compiled around it."""
 
     @abc.abstractmethod
     def close(self) -> None:
@@ -70,35 +52,38 @@ class EnvBatch(abc.ABC):
 
     @functools.cached_property
     def _action_space(self) -> gymnasium.spaces.Box:
-        return gymnasium.spaces.Box(-1.0, 1.0, (self.num_envs, self.action_dim), np.float32)
+        return gymnasium.spaces.Box(-1.0, 1.0, (self.num_envs, self.spec.action_dim), np.float32)
 
 
 def environment_seeds(seed: int, num_envs: int) -> list[int]:
-    """Seeds of the environments of a fleet: they follow each other, but fleets of neighbouring seeds share none."""
+    """Seeds of the environments of a batch: they follow each other, but batches of neighbouring seeds share none."""
     first = int(np.random.SeedSequence(seed).generate_state(1)[0]) >> 1
     return [first + number for number in range(num_envs)]
 
 
-def require_sound_step(fleet: EnvBatch, arrival: TimeStep, tick: int, *, is_sight_checked: bool = True) -> TimeStep:
-    """`arrival`, or ValueError that says which number of which environment one cannot learn from."""
-    for what, values, shape in (("reward", arrival.reward, ()), ("costs", arrival.costs, (len(fleet.cost_names),))):
-        if np.shape(values) != (fleet.num_envs, *shape):
+def require_sound_step(envs: EnvBatch, time_step: TimeStep, tick: int, *, is_view_checked: bool = True) -> TimeStep:
+    """`time_step`, or ValueError that says which number of which environment one cannot learn from."""
+    for what, values, shape in (
+        ("reward", time_step.reward, ()),
+        ("costs", time_step.costs, (len(envs.spec.cost_names),)),
+    ):
+        if np.shape(values) != (envs.num_envs, *shape):
             raise ValueError(
-                f"{fleet.name}: the shape of {what} at tick {tick} is {np.shape(values)}, expected "
-                f"{(fleet.num_envs, *shape)}, one for each environment; look into the environment."
+                f"{envs.name}: the shape of {what} at tick {tick} is {np.shape(values)}, expected "
+                f"{(envs.num_envs, *shape)}, one for each environment; look into the environment."
             )
-    sights = jax.tree.leaves(arrival.sight) if is_sight_checked else []
-    parts = [("observation", sight, -np.inf) for sight in sights if np.issubdtype(sight.dtype, np.floating)]
-    parts.append(("reward", arrival.reward, -np.inf))
-    parts += [(f"cost {name!r}", arrival.costs[:, number], 0.0) for number, name in enumerate(fleet.cost_names)]
+    views = jax.tree.leaves(time_step.view) if is_view_checked else []
+    parts = [("observation", view, -np.inf) for view in views if np.issubdtype(view.dtype, np.floating)]
+    parts.append(("reward", time_step.reward, -np.inf))
+    parts += [(f"cost {name!r}", time_step.costs[:, number], 0.0) for number, name in enumerate(envs.spec.cost_names)]
     for what, values, least in parts:
-        rows = np.asarray(values).reshape(fleet.num_envs, -1)
+        rows = np.asarray(values).reshape(envs.num_envs, -1)
         is_wrong = ~(np.isfinite(rows) & (rows >= least))
         if np.any(is_wrong):
             environment, entry = np.argwhere(is_wrong)[0].tolist()
             expected = "a finite number" + (" of at least 0" if least == 0.0 else "")
             raise ValueError(
-                f"{fleet.name}: the {what} of environment {environment} at tick {tick} is {rows[environment, entry]}, "
+                f"{envs.name}: the {what} of environment {environment} at tick {tick} is {rows[environment, entry]}, "
                 f"expected {expected}; look into the environment. Nothing of this tick was handed on."
             )
-    return arrival
+    return time_step

@@ -41,6 +41,8 @@ class Outcome(NamedTuple):
     reward: Float[Array, ""]
     cost: Float[Array, ""]
     inner_cost: Float[Array, ""]
+    rewards: Float[Array, " task"]
+    """Of every task."""
 
 
 def begin_episode(problem: Problem, key: PRNGKeyArray) -> Episode:
@@ -58,7 +60,7 @@ def advance_episode(problem: Problem, task: str, episode: Episode, action: Actio
     # Fail closed: a state that is no longer a number has left every limit.
     is_sound = jnp.all(jnp.isfinite(step.state)) & jnp.isfinite(step.cost) & jnp.isfinite(step.inner_cost)
     cost, inner_cost = (jnp.where(is_sound, cost, jnp.inf) for cost in (step.cost, step.inner_cost))
-    return Episode(step.state, key), Outcome(reward, cost, inner_cost)
+    return Episode(step.state, key), Outcome(reward, cost, inner_cost, step.rewards)
 
 
 @jax.jit
@@ -240,10 +242,10 @@ class ProblemVectorEnv(gymnasium.vector.VectorEnv[npt.NDArray[Any], npt.NDArray[
         is_reset = self._num_taken >= self.problem.num_decisions
         if is_reset:
             episodes = _begin_all(self.problem, episodes.key)
-            rewards, costs, inner_costs = (np.zeros(self.num_envs) for _ in Outcome._fields)
+            rewards, costs, inner_costs = np.zeros((3, self.num_envs))
         else:
             episodes, outcome = _advance_all(self.problem, self.task, episodes, checked)
-            rewards, costs, inner_costs = (np.array(value, np.float64) for value in outcome)
+            rewards, costs, inner_costs = (np.array(value, np.float64) for value in outcome[:3])
         self._episodes, self._num_taken = episodes, 0 if is_reset else self._num_taken + 1
         truncations = np.full(self.num_envs, self._num_taken >= self.problem.num_decisions)
         info = {"cost": costs, "inner_cost": inner_costs}

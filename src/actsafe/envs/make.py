@@ -1,4 +1,4 @@
-"""Fleets: environments as the training loop sees them, whether they are ours or anybody's."""
+"""Batches of environments by name, ours or anybody's."""
 
 import contextlib
 import functools
@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, VectorizeMode, registry
 
-from actsafe.envs.base import EnvBatch, TimeStep, environment_seeds
+from actsafe.envs.base import EnvBatch, environment_seeds
 from actsafe.envs.checks import CheckedEnv, blamed_on
 from actsafe.envs.problem import ProblemBatch
 from actsafe.envs.registration import register
@@ -20,7 +20,7 @@ from actsafe.models.rssm.world_model import require_learnable
 from actsafe.problems import PROBLEMS
 from actsafe.problems.checking import checked_number, known
 
-__all__ = ["EnvBatch", "GymnasiumBatch", "ProblemBatch", "SafetyGymBatch", "TimeStep", "environment_seeds", "make_envs"]
+__all__ = ["EnvBatch", "GymnasiumBatch", "ProblemBatch", "SafetyGymBatch", "environment_seeds", "make_envs"]
 
 PAPER_ACTION_REPEAT = 2
 """Of the paper's Safety-Gym agents; our other problems have one of their own."""
@@ -57,7 +57,7 @@ def make_envs(
     if name not in own:
         if not {":", "/", "-"} & set(name):
             known("environment", name, [*PROBLEMS, *(each for each in own if not each.startswith(_OURS))])
-        return _gymnasium_fleet(name, num_envs, observation, **asked)
+        return _gymnasium_batch(name, num_envs, observation, **asked)
     settings = {**own[name], **asked}
     if "problem" in settings:
         return ProblemBatch(settings.pop("problem"), num_envs, **{**settings, **look})
@@ -73,7 +73,7 @@ def _own_environments() -> dict[str, dict[str, Any]]:
     return {each.removeprefix(_OURS).rpartition("-v")[0]: options for each, options in specs.items()} | specs
 
 
-def _gymnasium_fleet(
+def _gymnasium_batch(
     name: str,
     num_envs: int,
     observation: str,
@@ -102,27 +102,27 @@ def _gymnasium_fleet(
     if repeat > 1:
         wrappers.append(functools.partial(RepeatedAction, num_steps=repeat, cost_names=cost_names))
     with blamed_on(f"{name} cannot be made", f"Try gymnasium.make({name!r}) by itself."):
-        envs = gymnasium.make_vec(name, num_envs=num_envs, vectorization_mode=mode, wrappers=wrappers, **options)
+        vector = gymnasium.make_vec(name, num_envs=num_envs, vectorization_mode=mode, wrappers=wrappers, **options)
     with contextlib.ExitStack() as on_failure:
-        on_failure.callback(envs.close)
-        fleet = GymnasiumBatch(
-            envs,
+        on_failure.callback(vector.close)
+        envs = GymnasiumBatch(
+            vector,
             budgets=[checked_number("budget", each, at_least=0.0) for each in budgets],
             cost_names=cost_names,
             num_decisions=num_decisions,
             action_repeat=repeat,
         )
-        seen = "pixels" if len(fleet.observation_shape) == 3 else "state"
+        seen = "pixels" if len(envs.spec.observation_shape) == 3 else "state"
         if known("observation", observation, ("pixels", "state")) != seen:
             raise ValueError(
                 f"observation: got {observation!r}, but {name!r} gives {seen!r}; ask for that, or wrap it."
             )
         try:
-            require_learnable(fleet.observation_shape)
+            require_learnable(envs.spec.observation_shape)
         except ValueError as error:
             raise ValueError(f"{name}: {error}; wrap it (gymnasium.wrappers.ResizeObservation, ...).") from error
         on_failure.pop_all()
-    return fleet
+    return envs
 
 
 def _registered(name: str) -> EnvSpec:

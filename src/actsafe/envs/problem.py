@@ -1,4 +1,4 @@
-"""Our problems as a fleet: on the host tick by tick, or many ticks inside one compiled program."""
+"""Our problems as a batch of environments: on the host tick by tick, or many ticks inside one compiled program."""
 
 import functools
 from typing import Any, NamedTuple
@@ -10,15 +10,16 @@ import numpy as np
 from gymnasium.utils import seeding
 from jaxtyping import Array, Float, Int, Key, Shaped
 
-from actsafe.envs.base import EnvBatch, TimeStep, environment_seeds, require_sound_step
+from actsafe.envs.base import EnvBatch, environment_seeds, require_sound_step
 from actsafe.envs.checks import require_known_options
 from actsafe.envs.gymnasium_problem import Episode, ProblemEnv, advance_episode, begin_episode, draw_key, state_bounds
+from actsafe.envs.spec import EnvSpec, TimeStep
 from actsafe.problems.base import Problem
 from actsafe.problems.looks import picture
 
 
 class Course(NamedTuple):
-    """All that changes while the fleet runs: a pytree of arrays on the device."""
+    """All that changes while the environments run: a pytree of arrays on the device."""
 
     episodes: Episode
     """State and random stream of every environment."""
@@ -34,16 +35,24 @@ class ProblemBatch(EnvBatch):
     """
 
     def __init__(self, problem: Problem | str, num_envs: int, *, num_samples: int = 4, **options: Any):
-        """`options` are those of `ProblemEnv`: task, observation, image_size, action_repeat, budget, ..."""
+        """`options` are those of `ProblemEnv`: task, observation, image_size, action_repeat, budget, dtype, ..."""
         require_known_options(options, ProblemEnv)
         single = ProblemEnv(problem, **options)
-        self.problem, self.task = single.problem, single.task
-        self.name, self.num_envs = self.problem.name, num_envs
-        self.action_dim = self.problem.action_dim
-        self.observation_shape = single.observation_space.shape
+        problem, is_pixels = single.problem, single.observation_space.dtype == np.uint8
+        self.problem, self.task, self.num_envs = problem, single.task, num_envs
         self.observation_dtype = single.observation_space.dtype
-        self.cost_names, self.budgets = ("cost",), (float(self.problem.budget),)
-        self.action_repeat, self.num_decisions = self.problem.action_repeat, self.problem.num_decisions
+        self.spec = EnvSpec(
+            problem.name,
+            single.observation_space.shape,
+            problem.action_dim,
+            ("cost",),
+            (float(problem.budget),),
+            problem.num_decisions,
+            problem.action_repeat,
+            task=single.task,
+            tasks=tuple(problem.tasks),
+            problem=None if is_pixels else problem,
+        )
         self._num_samples = num_samples
         self._course: Course | None = None
         self._tick = 0
@@ -55,39 +64,48 @@ class ProblemBatch(EnvBatch):
 
     def begin(self, keys: Key[Array, " environment"]) -> tuple[Course, TimeStep]:
         """New episodes of all environments, each with its own random stream. Pure."""
-        return _set_out(self.problem, keys)
+        course, time_step = _set_out(self.problem, keys)
+        return course, self._as_observed(time_step)
 
     def advance(self, course: Course, actions: Float[Array, "environment action"]) -> tuple[Course, TimeStep]:
         """The course one tick later: a decision of every environment, or after their last the next episodes. Pure.
 
         Randomness comes from the streams in the course. The cost of a state that is no longer finite is infinite.
         """
-        return _move_on(self.problem, self.task, course, actions)
+        course, time_step = _move_on(self.problem, self.task, course, actions)
+        return course, self._as_observed(time_step)
+
+    def _as_observed(self, time_step: TimeStep) -> TimeStep:
+        """Reward and costs in double precision where the observations are, otherwise in single precision."""
+        dtype = jnp.float64 if self.observation_dtype == np.float64 else jnp.float32
+        return time_step._replace(reward=time_step.reward.astype(dtype), costs=time_step.costs.astype(dtype))
 
     def reset(self, seed: int) -> TimeStep:
         """First rows of all environments."""
-        return self._arrived(self.begin(self.streams(seed)), 0)
+        return self._checked(self.begin(self.streams(seed)), 0)
 
     def step(self, actions: Any) -> TimeStep:
         """What one tick brings."""
         if self._course is None:
-            raise gymnasium.error.ResetNeeded("the fleet has no state yet; call reset(seed) first.")
+            raise gymnasium.error.ResetNeeded("the batch has no state yet; call reset(seed) first.")
         actions = jnp.asarray(self.checked_actions(actions))
-        return self._arrived(self.advance(self._course, actions), self._tick + 1)
+        return self._checked(self.advance(self._course, actions), self._tick + 1)
 
-    def _arrived(self, outcome: tuple[Course, TimeStep], tick: int) -> TimeStep:
-        """The arrival on the host, once it is found sound."""
-        course, arrival = outcome
-        arrival = require_sound_step(self, jax.device_get(arrival), tick)
+    def _checked(self, outcome: tuple[Course, TimeStep], tick: int) -> TimeStep:
+        """The time step on the host, once it is found sound."""
+        course, time_step = outcome
+        time_step = require_sound_step(self, jax.device_get(time_step), tick)
         self._course, self._tick = course, tick
-        return arrival
+        return time_step
 
-    def observe(self, sight: Float[Array | np.ndarray, "environment state"]) -> Shaped[Array, "environment *shape"]:
+    def observe(self, view: Float[Array | np.ndarray, "environment state"]) -> Shaped[Array, "environment *shape"]:
         """Pictures of the states, or the states themselves within their bounds."""
-        states = jnp.asarray(sight)
+        states = jnp.asarray(view)
         if self.observation_dtype == np.uint8:
-            size, num_samples = self.observation_shape[0], self._num_samples
+            size, num_samples = self.spec.observation_shape[0], self._num_samples
             return jax.vmap(lambda state: picture(self.problem, state, size=size, num_samples=num_samples))(states)
+        if self.observation_dtype == np.float64:
+            return states
         # Rounding can leave the unit circle by the last bit, as in the Gymnasium environment.
         low, high = (jnp.asarray(bound, jnp.float32)[None] for bound in state_bounds(self.problem))
         return jnp.clip(states.astype(jnp.float32), low, high)
@@ -97,12 +115,17 @@ class ProblemBatch(EnvBatch):
         self._course = None
 
 
-# The problem is an argument of the compiled functions: fleets that differ in a mass share one compilation.
+# The problem is an argument of the compiled functions: batches that differ in a mass share one compilation.
 @jax.jit
 def _set_out(problem: Problem, keys: Key[Array, " environment"]) -> tuple[Course, TimeStep]:
     episodes = jax.vmap(lambda key: begin_episode(problem, key))(keys)
-    zeros, no = jnp.zeros(len(keys), jnp.float32), jnp.zeros(len(keys), bool)
-    return Course(episodes, jnp.zeros((), jnp.int32)), TimeStep(episodes.state, zeros, zeros[:, None], ~no, no)
+    states, num_envs = episodes.state, len(keys)
+    zeros, no = jnp.zeros(num_envs, states.dtype), jnp.zeros(num_envs, bool)
+    info = {
+        "rewards": jnp.zeros((num_envs, len(problem.tasks)), states.dtype),
+        "inner_cost": zeros,
+    }
+    return Course(episodes, jnp.zeros((), jnp.int32)), TimeStep(states, zeros, zeros[:, None], ~no, no, info)
 
 
 @functools.partial(jax.jit, static_argnums=1)
@@ -117,8 +140,12 @@ def _move_on(
         num_taken = course.num_taken + 1
         is_first = jnp.zeros(len(actions), bool)
         is_last = jnp.broadcast_to(num_taken >= problem.num_decisions, is_first.shape)
-        reward, cost = (value.astype(jnp.float32) for value in (outcome.reward, outcome.cost))
-        return Course(episodes, num_taken), TimeStep(episodes.state, reward, cost[:, None], is_first, is_last)
+        info = {
+            "rewards": outcome.rewards,
+            "inner_cost": outcome.inner_cost,
+        }
+        costs = outcome.cost[:, None]
+        return Course(episodes, num_taken), TimeStep(episodes.state, outcome.reward, costs, is_first, is_last, info)
 
     is_over = course.num_taken >= problem.num_decisions
     return jax.lax.cond(is_over, lambda course: _set_out(problem, course.episodes.key), decide, course)

@@ -1,4 +1,4 @@
-"""Safety-Gym tasks as a fleet: physics on the host, pixels wherever the learner is."""
+"""Safety-Gym tasks as a batch of environments: physics on the host, pixels wherever the learner is."""
 
 import dataclasses
 from typing import Any
@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Shaped
 
-from actsafe.envs.base import EnvBatch, TimeStep, environment_seeds, require_sound_step
+from actsafe.envs.base import EnvBatch, environment_seeds, require_sound_step
 from actsafe.envs.checks import require_known_options
+from actsafe.envs.spec import EnvSpec, TimeStep
 from actsafe.problems.checking import checked_number, known
 from actsafe.problems.safety_gym import Batch, SafetyGymSettings
 from actsafe.problems.safety_gym.observation import num_features
@@ -45,13 +46,17 @@ class SafetyGymBatch(EnvBatch):
         size = checked_number("image_size", image_size, at_least=1.0, is_whole=True)
         if num_samples not in SAMPLES:
             raise ValueError(f"num_samples: got {num_samples!r}, expected one of {list(SAMPLES)}; leave it out for 4.")
-        self.name, self.num_envs = f"{self.settings.robot}{self.settings.task}", num_envs
-        self.action_dim = self.settings.body.num_actions
-        self.observation_shape = (size, size, 3) if self._is_pixels else (num_features(self.settings.body),)
+        self.num_envs = num_envs
         self.observation_dtype = np.dtype(np.uint8 if self._is_pixels else np.float32)
-        self.cost_names, self.budgets = ("cost",), (float(self.settings.budget),)
-        self.action_repeat = self.settings.action_repeat
-        self.num_decisions = -(-self.settings.episode_length // self.action_repeat)
+        self.spec = EnvSpec(
+            f"{self.settings.robot}{self.settings.task}",
+            (size, size, 3) if self._is_pixels else (num_features(self.settings.body),),
+            self.settings.body.num_actions,
+            ("cost",),
+            (float(self.settings.budget),),
+            -(-self.settings.episode_length // self.settings.action_repeat),
+            self.settings.action_repeat,
+        )
         self._batch = Batch(self.settings, num_envs, num_threads)
         model = self._batch.simulations[0].model
         self._scene, self._num_samples = scene_of(model), num_samples
@@ -65,13 +70,13 @@ class SafetyGymBatch(EnvBatch):
         self._batch.reset(environment_seeds(seed, self.num_envs))
         self._is_over, self._tick = np.zeros(self.num_envs, bool), 0
         zeros = np.zeros(self.num_envs, np.float32)
-        return TimeStep(self._sight(), zeros, zeros[:, None].copy(), np.ones(self.num_envs, bool), self._is_over.copy())
+        return TimeStep(self._view(), zeros, zeros[:, None].copy(), np.ones(self.num_envs, bool), self._is_over.copy())
 
     def step(self, actions: Any) -> TimeStep:
         """What one tick brings; environments whose episode is over begin the next, the others decide."""
         checked = self.checked_actions(actions)
         if not all(each.has_begun for each in self._batch.simulations):
-            raise gymnasium.error.ResetNeeded("the fleet has no state yet; call reset(seed) first.")
+            raise gymnasium.error.ResetNeeded("the batch has no state yet; call reset(seed) first.")
         is_first = self._is_over
         if np.any(is_first):
             self._batch.reset(None, is_first)
@@ -79,11 +84,11 @@ class SafetyGymBatch(EnvBatch):
         # A simulation that was reset is neither broken nor at its end, and has zeros.
         self._is_over, self._tick = result.is_broken | result.is_truncated, self._tick + 1
         reward, costs = result.rewards.astype(np.float32), result.costs.astype(np.float32)[:, None]
-        arrival = TimeStep(self._sight(), reward, costs, is_first, self._is_over.copy())
+        time_step = TimeStep(self._view(), reward, costs, is_first, self._is_over.copy())
         # Poses of a simulation that broke down may be anything; what cannot be drawn is not.
-        return require_sound_step(self, arrival, self._tick, is_sight_checked=not self._is_pixels)
+        return require_sound_step(self, time_step, self._tick, is_view_checked=not self._is_pixels)
 
-    def _sight(self) -> Any:
+    def _view(self) -> Any:
         """The view of every robot, or the state vectors; zeros where a simulation has broken down."""
         if not self._is_pixels:
             return np.nan_to_num(self._batch.observe().astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0)
@@ -91,16 +96,16 @@ class SafetyGymBatch(EnvBatch):
         views = [viewer.view(each.data, self._camera) for viewer, each in zip(self._viewers, simulations, strict=True)]
         return jax.tree.map(lambda *leaves: np.stack(leaves), *views)
 
-    def observe(self, sight: Any) -> Shaped[Array, "environment *shape"]:
+    def observe(self, view: Any) -> Shaped[Array, "environment *shape"]:
         """What the robots see, drawn on the device; state vectors as they are."""
         if not self._is_pixels:
-            return jnp.asarray(sight)
-        height, width, _ = self.observation_shape
+            return jnp.asarray(view)
+        height, width, _ = self.spec.observation_shape
 
         def draw(view: Any) -> Array:
             return render(self._scene, view, width=width, height=height, samples=self._num_samples)
 
-        return jax.vmap(draw)(sight)
+        return jax.vmap(draw)(view)
 
     def close(self) -> None:
         """Ends the threads."""

@@ -1,4 +1,4 @@
-"""Anybody's Gymnasium environments as a fleet, and what is refused of them."""
+"""Anybody's Gymnasium environments as a batch, and what is refused of them."""
 
 import contextlib
 import reprlib
@@ -12,8 +12,9 @@ import numpy.typing as npt
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from jaxtyping import Array, Shaped
 
-from actsafe.envs.base import EnvBatch, TimeStep, environment_seeds, require_sound_step
+from actsafe.envs.base import EnvBatch, environment_seeds, require_sound_step
 from actsafe.envs.checks import FaultyEnvironmentError, blamed_on
+from actsafe.envs.spec import EnvSpec, TimeStep
 from actsafe.problems.checking import checked_number
 
 Mask = npt.NDArray[np.bool_]
@@ -45,19 +46,26 @@ class GymnasiumBatch(EnvBatch):
         `num_decisions` is needed where the environment does not say how long its episodes are. `action_repeat` says
         how many simulator steps the environment makes of one action; nothing is repeated here (see `RepeatedAction`).
         """
-        self._envs = envs
-        self.name = "a Gymnasium environment" if envs.spec is None else envs.spec.id
-        self.num_envs = envs.num_envs
-        self._actions = _action_box(self.name, envs.single_action_space)
-        self.action_dim = int(np.prod(self._actions.shape))
-        self._observations = _observation_box(self.name, envs.single_observation_space)
-        self.observation_shape = self._observations.shape
-        self.observation_dtype = np.dtype(np.uint8 if len(self.observation_shape) == 3 else np.float32)
-        self.cost_names, self.budgets = _cost_names(cost_names), tuple(float(budget) for budget in budgets)
-        if len(self.cost_names) != len(self.budgets) or not self.cost_names:
+        self._envs, self.num_envs = envs, envs.num_envs
+        name = "a Gymnasium environment" if envs.spec is None else envs.spec.id
+        self._actions = _action_box(name, envs.single_action_space)
+        self._observations = _observation_box(name, envs.single_observation_space)
+        shape = self._observations.shape
+        self.observation_dtype = np.dtype(np.uint8 if len(shape) == 3 else np.float32)
+        names = _cost_names(cost_names)
+        if len(names) != len(budgets) or not names:
             raise ValueError(f"budgets: got {list(budgets)}, expected one for each of the costs {list(cost_names)}.")
-        self.action_repeat = int(checked_number("action_repeat", action_repeat, at_least=1.0, is_whole=True))
-        self.num_decisions = _episode_length(envs, num_decisions, self.action_repeat)
+        repeat = int(checked_number("action_repeat", action_repeat, at_least=1.0, is_whole=True))
+        self.spec = EnvSpec(
+            name,
+            shape,
+            int(np.prod(self._actions.shape)),
+            names,
+            tuple(float(budget) for budget in budgets),
+            _episode_length(envs, num_decisions, repeat),
+            repeat,
+            action_range=(tuple(self._actions.low.ravel().tolist()), tuple(self._actions.high.ravel().tolist())),
+        )
         mode = envs.metadata.get("autoreset_mode")
         if mode is None:
             raise ValueError(f"{self.name}: its metadata has no 'autoreset_mode'; set one of {list(AutoresetMode)}.")
@@ -75,15 +83,15 @@ class GymnasiumBatch(EnvBatch):
     def _first_rows(self, observation: npt.NDArray[Any]) -> TimeStep:
         """Rows that all begin an episode, without a step."""
         self._is_over, self._begun = np.zeros(self.num_envs, bool), None
-        reward, costs = np.zeros(self.num_envs), np.zeros((self.num_envs, len(self.cost_names)))
+        reward, costs = np.zeros(self.num_envs), np.zeros((self.num_envs, len(self.spec.cost_names)))
         self._owed = reward.astype(np.float32), costs.astype(np.float32)
-        return self._arrival(observation, reward, costs, ~self._is_over)
+        return self._time_step(observation, reward, costs, ~self._is_over)
 
     def step(self, actions: Any) -> TimeStep:
         """What one tick brings; environments whose episode is over begin the next."""
         checked = self.checked_actions(actions)
         if self._tick < 0:
-            raise gymnasium.error.ResetNeeded("the fleet has no state yet; call reset(seed) first.")
+            raise gymnasium.error.ResetNeeded("the batch has no state yet; call reset(seed) first.")
         self._tick += 1
         is_first = self._is_over
         if self._begun is not None and np.all(is_first):
@@ -102,20 +110,20 @@ class GymnasiumBatch(EnvBatch):
         reward[~is_stepped] = 0.0
         observation = self._end(self._checked_observations(observation), is_over, info)
         self._is_over = is_over
-        return self._settled(self._arrival(observation, reward, costs, is_first))
+        return self._settled(self._time_step(observation, reward, costs, is_first))
 
-    def _settled(self, arrival: TimeStep) -> TimeStep:
-        """The arrival, in which reward and costs of first rows are put off to the rows that follow them."""
-        is_first, (reward, costs) = arrival.is_first, self._owed
-        self._owed = np.where(is_first, arrival.reward, 0), np.where(is_first[:, None], arrival.costs, 0)
-        reward, costs = arrival.reward + reward, arrival.costs + costs
-        return arrival._replace(reward=np.where(is_first, 0, reward), costs=np.where(is_first[:, None], 0, costs))
+    def _settled(self, time_step: TimeStep) -> TimeStep:
+        """The time step, in which reward and costs of first rows are put off to the rows that follow them."""
+        is_first, (reward, costs) = time_step.is_first, self._owed
+        self._owed = np.where(is_first, time_step.reward, 0), np.where(is_first[:, None], time_step.costs, 0)
+        reward, costs = time_step.reward + reward, time_step.costs + costs
+        return time_step._replace(reward=np.where(is_first, 0, reward), costs=np.where(is_first[:, None], 0, costs))
 
-    def _arrival(self, observation: Any, reward: Any, costs: Any, is_first: Mask) -> TimeStep:
+    def _time_step(self, observation: Any, reward: Any, costs: Any, is_first: Mask) -> TimeStep:
         """The rows of this tick, or ValueError where they are not sound."""
-        sight, reward, costs = observation.astype(self.observation_dtype), np.float32(reward), np.float32(costs)
-        arrival = TimeStep(sight, reward, costs, is_first, self._is_over.copy())
-        return require_sound_step(self, arrival, self._tick)
+        view, reward, costs = observation.astype(self.observation_dtype), np.float32(reward), np.float32(costs)
+        time_step = TimeStep(view, reward, costs, is_first, self._is_over.copy())
+        return require_sound_step(self, time_step, self._tick)
 
     def _take(self, actions: npt.NDArray[np.float64]) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """What the environments return for these actions, stretched to their bounds."""
@@ -161,8 +169,8 @@ class GymnasiumBatch(EnvBatch):
         # With SAME_STEP the info of an environment that ended is that of its reset, and its own is put aside.
         is_aside = is_over & (self._mode is AutoresetMode.SAME_STEP)
         sources = ((info, is_stepped & ~is_aside), (info.get("final_info", {}), is_stepped & is_aside))
-        costs = np.zeros((self.num_envs, len(self.cost_names)))
-        for number, name in enumerate(self.cost_names):
+        costs = np.zeros((self.num_envs, len(self.spec.cost_names)))
+        for number, name in enumerate(self.spec.cost_names):
             for source, which in sources:
                 is_missing = which & ~np.broadcast_to(source.get(f"_{name}", name in source), (self.num_envs,))
                 if np.any(is_missing):
@@ -219,9 +227,9 @@ class GymnasiumBatch(EnvBatch):
             )
         return checked
 
-    def observe(self, sight: Any) -> Shaped[Array, "environment *shape"]:
+    def observe(self, view: Any) -> Shaped[Array, "environment *shape"]:
         """The observations as they came."""
-        return jnp.asarray(sight)
+        return jnp.asarray(view)
 
     def close(self) -> None:
         """Closes the environments."""

@@ -41,7 +41,7 @@ def measure(folder: RunFolder, *, num_episodes: int | None = None, horizon: int 
     num_episodes = USUAL_EPISODES if num_episodes is None else num_episodes
     trainer = VisionTrainer(folder)
     with contextlib.closing(trainer.fleet) as fleet:
-        longest = fleet.num_decisions + 1 - NUM_SEEN
+        longest = fleet.spec.num_decisions + 1 - NUM_SEEN
         horizon = min(USUAL_HORIZON, longest) if horizon is None else horizon
         if not 1 <= horizon <= longest:
             raise ConfigError(
@@ -52,7 +52,7 @@ def measure(folder: RunFolder, *, num_episodes: int | None = None, horizon: int 
         rows = _held_out(trainer, newest, standing, num_episodes)
     model = cast(standing.agent.model.tree, PRECISIONS[folder.config.agent.precision])
     key = jax.random.fold_in(jax.random.key(folder.config.seed), STREAM)
-    names = ("reward", *trainer.fleet.cost_names)
+    names = ("reward", *trainer.fleet.spec.cost_names)
     scores = {name: [np.zeros((0, horizon, len(names)))] for name in CLAIMS}
     for number, windows in enumerate(_batches(rows, NUM_SEEN + horizon)):
         for name, (noise_std, _) in CLAIMS.items():

@@ -13,8 +13,9 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 from actsafe.agents.recipes import Policy
 from actsafe.agents.vision import Filter, Mind, VisionAgent
 from actsafe.data.replay import Rows
-from actsafe.envs.make import EnvBatch, ProblemBatch, TimeStep
+from actsafe.envs.make import EnvBatch, ProblemBatch
 from actsafe.envs.sharing import Sharing
+from actsafe.envs.spec import TimeStep
 from actsafe.models.rssm.encoder import prefers_products
 from actsafe.problems.cores import num_cores
 
@@ -32,7 +33,7 @@ class Block:
     """Some ticks of every environment. What is small is on the host, observations are where they were drawn."""
 
     observations: Callable[[], Shaped[Array | np.ndarray, "environment time *observation"]]
-    sight: Callable[[int], Any]
+    view: Callable[[int], Any]
     """What the observations of a tick were drawn from."""
     action: Float[np.ndarray, "environment time action"]
     """What led to the row."""
@@ -75,9 +76,9 @@ class Deciding:
     def __init__(self, agent: VisionAgent, fleet: EnvBatch) -> None:
         self._agent, self._fleet = agent, fleet
 
-    def see(self, mind: Mind, sight: Any) -> tuple[Array, Array]:
+    def see(self, mind: Mind, view: Any) -> tuple[Array, Array]:
         """Observations, and what the encoder makes of them."""
-        observation = self._fleet.observe(sight)
+        observation = self._fleet.observe(view)
         return observation, self._agent.see(mind, observation)
 
     def act(
@@ -87,9 +88,9 @@ class Deciding:
         key = jax.random.fold_in(key, tick)
         return self._agent.act(mind, memory, seen, is_first, key, policy=way.policy, is_greedy=way.is_greedy)
 
-    def __call__(self, mind: Mind, memory: Filter, sight: Any, *rest: Any, way: Way) -> tuple[Array, Array, Filter]:
+    def __call__(self, mind: Mind, memory: Filter, view: Any, *rest: Any, way: Way) -> tuple[Array, Array, Filter]:
         """Both: observations, actions and what is remembered."""
-        observation, seen = self.see(mind, sight)
+        observation, seen = self.see(mind, view)
         return observation, *self.act(mind, memory, seen, *rest, way=way)
 
 
@@ -103,8 +104,8 @@ class DecidingByThreads:
         self._see, self._act = jax.jit(deciding.see), jax.jit(deciding.act, static_argnames="way")
         self._sharing = Sharing(num_threads, "seeing")
 
-    def __call__(self, mind: Mind, memory: Filter, sight: Any, *rest: Any, way: Way) -> tuple[Any, Array, Filter]:
-        observation, seen = self._sharing(lambda own: jax.tree.map(np.asarray, self._see(mind, own)), sight)
+    def __call__(self, mind: Mind, memory: Filter, view: Any, *rest: Any, way: Way) -> tuple[Any, Array, Filter]:
+        observation, seen = self._sharing(lambda own: jax.tree.map(np.asarray, self._see(mind, own)), view)
         return observation, *self._act(mind, memory, seen, *rest, way=way)
 
 
@@ -124,7 +125,7 @@ class HostCollector:
 
     def _at_rest(self) -> tuple[Filter, np.ndarray]:
         num_envs = self._fleet.num_envs
-        return self._agent.begin(num_envs), np.zeros((num_envs, self._fleet.action_dim), np.float32)
+        return self._agent.begin(num_envs), np.zeros((num_envs, self._fleet.spec.action_dim), np.float32)
 
     def begin(self, seed: int) -> None:
         self._seed = seed
@@ -136,7 +137,7 @@ class HostCollector:
             arrival = self._advance()
             led_here.append(np.where(arrival.is_first[:, None], np.float32(0.0), self._actions))
             observation, actions, self._memory = self._decide(
-                mind, self._memory, arrival.sight, arrival.is_first, key, np.int32(tick), way=way
+                mind, self._memory, arrival.view, arrival.is_first, key, np.int32(tick), way=way
             )
             if isinstance(observation, jax.Array):
                 observation.copy_to_host_async()
@@ -145,7 +146,7 @@ class HostCollector:
             observations.append(observation)
         return Block(
             lambda: np.stack(observations, axis=1),
-            lambda tick: arrivals[tick].sight,
+            lambda tick: arrivals[tick].view,
             action=np.stack(led_here, axis=1),
             reward=np.stack([arrival.reward for arrival in arrivals], axis=1),
             costs=np.stack([arrival.costs for arrival in arrivals], axis=1),
@@ -172,17 +173,17 @@ class DeviceCollector:
 
     def begin(self, seed: int) -> None:
         course, arrival = self._begin(self._fleet.streams(seed))
-        actions = jnp.zeros((self._fleet.num_envs, self._fleet.action_dim), jnp.float32)
+        actions = jnp.zeros((self._fleet.num_envs, self._fleet.spec.action_dim), jnp.float32)
         self._under_way = course, arrival, self._agent.begin(self._fleet.num_envs), actions
 
     def collect(self, mind: Mind, num_ticks: int, way: Way, key: PRNGKeyArray) -> Block:
         self._under_way, (observations, arrivals, actions) = self._play(mind, self._under_way, key, num_ticks, way)
         reward, costs, is_first, is_last, led_here = (
-            np.moveaxis(np.asarray(field), 0, 1) for field in (*arrivals[1:], actions)
+            np.moveaxis(np.asarray(field), 0, 1) for field in (*arrivals[1:5], actions)
         )
         return Block(
             lambda: jnp.moveaxis(observations, 0, 1),
-            lambda tick: jax.tree.map(lambda leaf: leaf[tick], arrivals.sight),
+            lambda tick: jax.tree.map(lambda leaf: leaf[tick], arrivals.view),
             led_here,
             reward,
             costs,
@@ -199,7 +200,7 @@ class DeviceCollector:
         def tick(under_way: Any, number: Int[Array, ""]) -> Any:
             course, arrival, memory, led_here = under_way
             observation, actions, memory = self._deciding(
-                mind, memory, arrival.sight, arrival.is_first, key, number, way=way
+                mind, memory, arrival.view, arrival.is_first, key, number, way=way
             )
             led_here = jnp.where(arrival.is_first[:, None], 0.0, led_here)
             course, following = self._fleet.advance(course, actions)

@@ -71,7 +71,7 @@ class Loop:
     def __init__(self, config: VisionConfig, fleet: EnvBatch, agent: VisionAgent) -> None:
         self.config, self.fleet, self.agent = config, fleet, agent
         self.num_ticks = ticks_per_epoch(config, fleet)
-        self.steps_per_tick = fleet.num_envs * fleet.action_repeat
+        self.steps_per_tick = fleet.num_envs * fleet.spec.action_repeat
         self.on_steps: Callable[[int], None] = lambda num_steps: None
         self._collector = make_collector(agent, fleet)
         # One call for all that a cycle is due: a device takes long to begin with a program of thousands of kernels.
@@ -79,7 +79,7 @@ class Loop:
 
     def ticks_of(self, num_episodes: int) -> int:
         """Ticks in which the environments together end so many episodes that have their full length."""
-        return -(-num_episodes // self.fleet.num_envs) * (self.fleet.num_decisions + 1)
+        return -(-num_episodes // self.fleet.num_envs) * (self.fleet.spec.num_decisions + 1)
 
     def epoch(self, number: int, standing: Standing, replay: AnyReplay, phase: Phase | None = None) -> Epoch:
         """One epoch of training, of the schedule's phase if no other is given. `standing` and `replay` are given up."""
@@ -104,7 +104,7 @@ class Loop:
                 require_sound(rows, self.fleet.name)
             replay = replay.append(rows)
             tally.add(block)
-            num_rows, num_steps = num_rows + count, num_steps + block.num_decisions * self.fleet.action_repeat
+            num_rows, num_steps = num_rows + count, num_steps + block.num_decisions * self.fleet.spec.action_repeat
             self.on_steps(count * self.steps_per_tick)
         catch_up()
         num_new_steps, num_new_updates = (
@@ -166,7 +166,7 @@ class Loop:
         return max(0, self._updates_due(num_steps) - pupil.num_updates) if is_possible else 0
 
     def _tally(self) -> Tally:
-        return Tally(self.fleet.num_envs, len(self.fleet.cost_names))
+        return Tally(self.fleet.num_envs, len(self.fleet.spec.cost_names))
 
     def _key(self, epoch: int, stream: int) -> Any:
         return jax.random.fold_in(jax.random.fold_in(jax.random.key(self.config.seed), epoch), stream)
@@ -199,14 +199,14 @@ def ticks_per_epoch(config: VisionConfig, fleet: EnvBatch) -> int:
 
     Where episodes end early there are more beginnings and so fewer decisions than `steps_per_epoch` says.
     """
-    whole = fleet.num_envs * fleet.num_decisions * fleet.action_repeat
+    whole = fleet.num_envs * fleet.spec.num_decisions * fleet.spec.action_repeat
     if config.steps_per_epoch % whole:
         raise ConfigError(
             f"steps_per_epoch must be a multiple of {whole}, so that episodes end with the epoch ({fleet.num_envs} "
-            f"environments, {fleet.num_decisions} decisions of {fleet.action_repeat} steps each), "
+            f"environments, {fleet.spec.num_decisions} decisions of {fleet.spec.action_repeat} steps each), "
             f"got {config.steps_per_epoch}"
         )
-    return config.steps_per_epoch // whole * (fleet.num_decisions + 1)
+    return config.steps_per_epoch // whole * (fleet.spec.num_decisions + 1)
 
 
 @contextlib.contextmanager

@@ -142,7 +142,11 @@ class VisionConfig:
     def make_agent(self, fleet: EnvBatch) -> VisionAgent:
         """The agent that this run trains in `fleet`."""
         surroundings = EnvSpec(
-            fleet.observation_shape, fleet.action_dim, fleet.budgets, fleet.num_decisions, fleet.action_repeat
+            fleet.spec.observation_shape,
+            fleet.spec.action_dim,
+            fleet.spec.budgets,
+            fleet.spec.num_decisions,
+            fleet.spec.action_repeat,
         )
         return VisionAgent(surroundings, VISION_RECIPES[self.algorithm], self.agent)
 

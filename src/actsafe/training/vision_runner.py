@@ -140,7 +140,7 @@ class VisionTrainer:
         return phase if has_taken_over or may_take_over(self.agent, learned) else Phase.EXPANSION
 
     def _metrics(self, number: int, epoch: Epoch, evaluated: Sequence[Outcome] | None) -> dict[str, Any]:
-        names = self.fleet.cost_names
+        names = self.fleet.spec.cost_names
         return {
             **self._heading(number, epoch),
             "steps": int(epoch.standing.num_steps),
@@ -153,7 +153,7 @@ class VisionTrainer:
 
     def _ledger(self, number: int, epoch: Epoch) -> list[dict[str, Any]]:
         policy = self.agent.recipe.policy(epoch.phase)
-        columns = constraint_columns(self.agent, self.fleet.cost_names, policy, epoch.learned)
+        columns = constraint_columns(self.agent, self.fleet.spec.cost_names, policy, epoch.learned)
         return ledger_rows(self._heading(number, epoch), epoch.outcomes, columns)
 
     def _heading(self, number: int, epoch: Epoch) -> dict[str, Any]:
@@ -181,7 +181,12 @@ class VisionTrainer:
 
     def _layout(self, rows_per_env: int) -> RowLayout:
         fleet = self.fleet
-        shape = (fleet.observation_shape, fleet.observation_dtype, fleet.action_dim, len(fleet.cost_names))
+        shape = (
+            fleet.spec.observation_shape,
+            fleet.observation_dtype,
+            fleet.spec.action_dim,
+            len(fleet.spec.cost_names),
+        )
         return RowLayout(fleet.num_envs, rows_per_env, *shape)
 
 

@@ -91,7 +91,7 @@ def test_host_and_device_collect_the_same(agent, fleet, state, monkeypatch):
 
 
 def filled(kind, fleet):
-    replay = kind.empty(2, 40, fleet.observation_shape, fleet.observation_dtype, 1, 1)
+    replay = kind.empty(2, 40, fleet.spec.observation_shape, fleet.observation_dtype, 1, 1)
     source = np.random.default_rng(0)
     rows = replay.rows._replace(reward=source.normal(size=(2, 40)).astype(np.float32))
     return replay.append(jax.tree.map(np.array, rows))
@@ -123,7 +123,7 @@ def test_updates_keep_their_ratio_to_steps(config, fleet, agent, fresh, monkeypa
     config = dataclasses.replace(config, updates_per_1000_steps=70)
     loop = Loop(config, fleet, agent)
     monkeypatch.setattr(loop, "_collector", Random(fleet))
-    standing, replay = Standing(fresh, 0, 0), Replay.empty(2, 250, fleet.observation_shape, np.float32, 1, 1)
+    standing, replay = Standing(fresh, 0, 0), Replay.empty(2, 250, fleet.spec.observation_shape, np.float32, 1, 1)
     updates = []
     for number in (1, 2, 3):
         epoch = loop.epoch(number, standing, replay)
@@ -142,7 +142,7 @@ def test_a_program_compiled_ahead_learns_the_same(config, fleet, agent, fresh, m
     def run(standing):
         loop = Loop(config, fleet, agent)
         monkeypatch.setattr(loop, "_collector", Random(fleet))
-        replay, learned = Replay.empty(2, 250, fleet.observation_shape, np.float32, 1, 1), []
+        replay, learned = Replay.empty(2, 250, fleet.spec.observation_shape, np.float32, 1, 1), []
         for number in (1, 2, 3, 4):
             if number == 2 and loop._learner._ahead:
                 monkeypatch.setattr(loop._learner, "_from_device", None)
@@ -174,8 +174,8 @@ class Random:
         for _ in range(num_ticks):
             arrivals.append(self.arrival)
             self.arrival = self.fleet.step(np.zeros((2, 1)))
-        fields = (np.stack(field, axis=1) for field in list(zip(*arrivals, strict=True))[1:])
-        observations = np.stack([arrival.sight for arrival in arrivals], axis=1)
+        fields = (np.stack(field, axis=1) for field in list(zip(*arrivals, strict=True))[1:5])
+        observations = np.stack([arrival.view for arrival in arrivals], axis=1)
         return epochs.Block(
             lambda: jnp.asarray(observations), lambda tick: None, np.zeros((2, num_ticks, 1), np.float32), *fields
         )

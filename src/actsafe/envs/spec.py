@@ -1,0 +1,49 @@
+"""What an agent knows of its environment, and what one tick brings."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from actsafe.problems.base import Problem
+
+
+class EnvSpec(NamedTuple):
+    """The description of an environment, without the environment: an agent is made from this alone."""
+
+    name: str
+    observation_shape: tuple[int, ...]
+    action_dim: int
+    cost_names: tuple[str, ...]
+    """Of the constraints, in the order of the costs."""
+    budgets: tuple[float, ...]
+    """Largest sum of each cost allowed in an episode."""
+    num_decisions: int
+    """Decisions in an episode that does not end early."""
+    action_repeat: int = 1
+    """Simulator steps in a decision, over which reward and costs are summed."""
+    action_range: tuple[tuple[float, ...], tuple[float, ...]] | None = None
+    """Least and largest action of the environment, which [-1, 1] is stretched to; None where that is its range."""
+    task: str = "task"
+    """The task whose reward `TimeStep.reward` is."""
+    tasks: tuple[str, ...] = ("task",)
+    """All tasks; `TimeStep.info["rewards"]` has a column for each, where there is more than one."""
+    problem: Problem | None = None
+    """The problem, where reward and cost are known functions of the state and the observation is the state."""
+
+
+class TimeStep(NamedTuple):
+    """What one tick brings to every environment of a batch: the makings of exactly one row each."""
+
+    view: Any
+    """Arrays with the leading axis environment, which `EnvBatch.observe` turns into observations."""
+    reward: Float[Array | np.ndarray, " environment"]
+    costs: Float[Array | np.ndarray, "environment constraint"]
+    is_first: Bool[Array | np.ndarray, " environment"]
+    """This tick began an episode: the action had no effect, reward and costs are 0."""
+    is_last: Bool[Array | np.ndarray, " environment"]
+    """The episode ended with this row; the next one is a first."""
+    info: Mapping[str, Any] = {}
+    """Further arrays with the leading axis environment. Problems give `rewards` (environment, task) and
+    `inner_cost`."""
