@@ -10,72 +10,72 @@ class Phase(enum.Enum):
     SEED = "seed"
     """The safe seed policy S_0 acts: zero input."""
     WARM_UP = "warm_up"
-    """Random actions, whose costs are not held against anyone: data for the first world model."""
+    """Random actions, whose costs are not held against the policy: data for the first world model."""
     EXPANSION = "expansion"
-    """The intrinsic reward: go, safely, where the model is in doubt (Algorithm 2, first loop)."""
+    """The intrinsic reward: go, safely, where the model is uncertain (Algorithm 2, first loop)."""
     EXPLOITATION = "exploitation"
     """The task's reward (Algorithm 2, second loop)."""
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether the agent answers for the costs of this phase: neither S_0 nor random actions are its choice."""
+        return self in (Phase.EXPANSION, Phase.EXPLOITATION)
+
+    @property
+    def label(self) -> str:
+        """For people."""
+        return self.value.replace("_", "-")
 
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-    """Lengths of the phases."""
+    """Lengths of the phases, in episodes of every environment.
 
-    num_seed_decisions: int = 1
-    """Decisions under the safe seed policy before the first planned episode: the data the first model has."""
-    num_expansion: int = 10
-    """Episodes of expansion."""
-    num_exploitation: int = 0
-    """Episodes of exploitation that follow."""
+    A run is computed, recorded and resumed in epochs of `episodes_per_epoch` episodes; a phase is whole epochs.
+    """
+
+    seed_decisions: int = 0
+    """Decisions under the safe seed policy S_0 before the first epoch: the data that a first model has."""
+    warm_up: int = 0
+    """Episodes of random actions."""
+    expansion: int = 10
+    """Episodes that follow the intrinsic reward."""
+    exploitation: int = 0
+    """Episodes that follow the task's reward."""
+    episodes_per_epoch: int = 1
 
     def __post_init__(self) -> None:
-        if self.num_seed_decisions < 1:
-            raise ValueError(
-                f"schedule.num_seed_decisions must be at least 1, got {self.num_seed_decisions}: "
-                "a model needs at least one transition to start from"
-            )
-        if self.num_expansion < 0 or self.num_exploitation < 0:
-            raise ValueError(
-                "schedule.num_expansion and schedule.num_exploitation must be at least 0, "
-                f"got {self.num_expansion} and {self.num_exploitation}"
-            )
-        if self.num_episodes < 1:
-            raise ValueError("schedule: expansion and exploitation together must have at least 1 episode, got 0")
+        for name, least in (("seed_decisions", 0), ("warm_up", 0), ("expansion", 0), ("exploitation", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"schedule.{name} must be at least {least}, got {getattr(self, name)}")
+        if self.episodes_per_epoch < 1:
+            raise ValueError(f"schedule.episodes_per_epoch must be at least 1, got {self.episodes_per_epoch}")
+        for name in ("warm_up", "expansion", "exploitation"):
+            if getattr(self, name) % self.episodes_per_epoch:
+                raise ValueError(
+                    f"schedule.{name} must be a multiple of schedule.episodes_per_epoch = {self.episodes_per_epoch}, "
+                    f"got {getattr(self, name)}: phases change between epochs"
+                )
+        if self.num_epochs < 1:
+            raise ValueError("schedule: warm-up, expansion and exploitation together must have an episode, got 0")
 
     @property
     def num_episodes(self) -> int:
-        """Planned episodes in all."""
-        return self.num_expansion + self.num_exploitation
+        """Episodes of every environment in all."""
+        return self.warm_up + self.expansion + self.exploitation
 
-    def phase(self, episode: int) -> Phase:
-        """The phase of an episode; episode 0 is the seed, planned episodes count from 1."""
-        if not 0 <= episode <= self.num_episodes:
-            raise ValueError(f"episode must lie in 0..{self.num_episodes}, got {episode}")
-        if episode == 0:
+    @property
+    def num_epochs(self) -> int:
+        """Epochs in all; what comes before them is committed as epoch 0."""
+        return self.num_episodes // self.episodes_per_epoch
+
+    def phase(self, epoch: int) -> Phase:
+        """The phase of an epoch; epoch 0 is the seed, the others count from 1."""
+        if not 0 <= epoch <= self.num_epochs:
+            raise ValueError(f"epoch must lie in 0..{self.num_epochs}, got {epoch}")
+        before = (epoch - 1) * self.episodes_per_epoch
+        if epoch == 0:
             return Phase.SEED
-        return Phase.EXPANSION if episode <= self.num_expansion else Phase.EXPLOITATION
-
-
-@dataclasses.dataclass(frozen=True)
-class StepSchedule:
-    """When the phases of a run with a world model end, in simulator steps of all environments."""
-
-    warm_up: int = 200_000
-    """End of the warm-up."""
-    expansion: int = 500_000
-    """End of the expansion."""
-    total: int = 5_000_000
-    """End of the exploitation, and of the run."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.warm_up <= self.expansion <= self.total or self.total < 1:
-            raise ValueError(
-                "schedule: expected 0 <= warm_up <= expansion <= total and total at least 1, "
-                f"got {self.warm_up}, {self.expansion} and {self.total}"
-            )
-
-    def phase(self, step: int) -> Phase:
-        """The phase in which simulator step `step` (the first is 0) is taken."""
-        if step < self.warm_up:
+        if before < self.warm_up:
             return Phase.WARM_UP
-        return Phase.EXPANSION if step < self.expansion else Phase.EXPLOITATION
+        return Phase.EXPANSION if before < self.warm_up + self.expansion else Phase.EXPLOITATION

@@ -17,7 +17,7 @@ from actsafe.envs.repeat import RepeatedAction
 from actsafe.envs.safety_gym import SafetyGymBatch
 from actsafe.envs.yours import GymnasiumBatch
 from actsafe.models.rssm.world_model import require_learnable
-from actsafe.problems import PROBLEMS
+from actsafe.problems import PROBLEMS, Problem
 from actsafe.problems.checking import checked_number, known
 
 __all__ = ["EnvBatch", "GymnasiumBatch", "ProblemBatch", "SafetyGymBatch", "environment_seeds", "make_envs"]
@@ -37,12 +37,14 @@ def make_envs(
     action_repeat: int | None = None,
     task: str | None = None,
     budget: float | Sequence[float] | None = None,
+    is_double: bool = False,
     **options: Any,
 ) -> EnvBatch:
     """`num_envs` environments of this name.
 
-    `name` is a problem ("cartpole_swingup"), one of our environments ("PointGotoGoal", "CartpoleSwingupSparse"), or any
-    Gymnasium id ("Ant-v5", "my_module:MyEnv-v0"). What is None is left to the environment; `task` is for problems,
+    `name` is a problem ("cartpole_swingup"), one of our environments ("PointGotoGoal", "CartpoleSwingupSparse"), any
+    Gymnasium id ("Ant-v5", "my_module:MyEnv-v0"), or a `Problem` of one's own ("my_module:MyProblem"). State vectors
+    are in double precision where `is_double` is. What is None is left to the environment; `task` is for problems,
     which have several. `options` go to `ProblemEnv`, to `SafetyGymSettings`, or to `GymnasiumBatch` (cost_names,
     num_decisions) and Gymnasium's `make_vec`. A Gymnasium id needs a `budget`, which may be one for each cost, and has
     images of its own size.
@@ -51,19 +53,40 @@ def make_envs(
     asked = {"action_repeat": action_repeat, "task": task, "budget": budget}
     asked = {option: value for option, value in asked.items() if value is not None} | options
     look: dict[str, Any] = {"observation": observation, "image_size": image_size, "num_samples": num_samples}
-    own = _own_environments()
-    if name in PROBLEMS:
-        return ProblemBatch(name, num_envs, **look, **asked)
+    own, dtype = _own_environments(), {"dtype": "float64"} if is_double else {}
+    problem = name if name in PROBLEMS else _own_problem(name)
+    if problem is not None:
+        return ProblemBatch(problem, num_envs, **look, **dtype, **asked)
     if name not in own:
         if not {":", "/", "-"} & set(name):
             known("environment", name, [*PROBLEMS, *(each for each in own if not each.startswith(_OURS))])
         return _gymnasium_batch(name, num_envs, observation, **asked)
     settings = {**own[name], **asked}
     if "problem" in settings:
-        return ProblemBatch(settings.pop("problem"), num_envs, **{**settings, **look})
+        return ProblemBatch(settings.pop("problem"), num_envs, **{**settings, **look, **dtype})
     if task is not None:
         raise ValueError(f"task: got {task!r}, but the name {name!r} says the task already; leave it out.")
     return SafetyGymBatch(num_envs, **look, **{"action_repeat": PAPER_ACTION_REPEAT, **settings})
+
+
+def is_pure(name: str) -> bool:
+    """Whether `make_envs` gives environments of this name that run inside compiled programs."""
+    return name in PROBLEMS or _own_problem(name) is not None or "problem" in _own_environments().get(name, {})
+
+
+def _own_problem(name: str) -> Problem | None:
+    """The problem that "module:Name" is, where Name is a class or a function that makes one; else None."""
+    module, colon, attribute = name.partition(":")
+    if not colon or not attribute.isidentifier():
+        return None
+    advice = "The current folder is searched with PYTHONPATH=. only."
+    with blamed_on(f"the module {module} of {name!r} cannot be imported", advice):
+        make = getattr(importlib.import_module(module), attribute, None)
+    if not callable(make):
+        return None
+    with blamed_on(f"{name} cannot be made", "A problem needs no arguments here."):
+        problem = make()
+    return problem if isinstance(problem, Problem) else None
 
 
 def _own_environments() -> dict[str, dict[str, Any]]:

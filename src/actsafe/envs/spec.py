@@ -32,6 +32,19 @@ class EnvSpec(NamedTuple):
     problem: Problem | None = None
     """The problem, where reward and cost are known functions of the state and the observation is the state."""
 
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, without the problem; `from_json` gives the rest back."""
+        return {name: value for name, value in self._asdict().items() if name != "problem"}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> "EnvSpec":
+        """The description that was written."""
+        return cls(**{name: _tuples(value) for name, value in content.items()})
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
 
 class TimeStep(NamedTuple):
     """What one tick brings to every environment of a batch: the makings of exactly one row each."""

@@ -27,6 +27,11 @@ class Evidence(NamedTuple):
 class Confidence(abc.ABC):
     """A rule for the multiplier beta of every state coordinate; the model set is |f - mu| <= beta sigma."""
 
+    @property
+    def num_episodes(self) -> int:
+        """Newest episodes whose predictions the rule looks back on."""
+        return 1
+
     @abc.abstractmethod
     def initial(self, state_dim: int) -> Multiplier:
         """Before any data."""
@@ -106,6 +111,10 @@ class Calibrated(Confidence):
             raise ValueError(f"confidence.min_evidence must be at least 1, got {self.min_evidence}")
         if self.window < 1:
             raise ValueError(f"confidence.window must be at least 1 episode, got {self.window}")
+
+    @property
+    def num_episodes(self) -> int:
+        return self.window
 
     def initial(self, state_dim: int) -> Multiplier:
         return jnp.full((state_dim,), self.start)

@@ -21,7 +21,7 @@ class PlanReward(eqx.Module):
 class InformationGain(PlanReward):
     """sum_j log(1 + (sigma_j / sigma_noise,j)^2): twice the information, in nats, that the step would bring.
 
-    What the authors ran. The theorem is stated for `DoubtNorm`.
+    What the authors ran. The theorem is stated for `UncertaintyNorm`.
     """
 
     noise_floor: float = eqx.field(default=1e-4, static=True)
@@ -31,7 +31,7 @@ class InformationGain(PlanReward):
         return jnp.sum(jnp.log1p(ratio**2))
 
 
-class DoubtNorm(PlanReward):
+class UncertaintyNorm(PlanReward):
     """||sigma_n(s, a)||_2, the intrinsic reward of the paper's Algorithm 1, each coordinate over its scale."""
 
     scale: tuple[float, ...] = eqx.field(static=True)

@@ -41,9 +41,9 @@ class Problem(eqx.Module):
     Actions are scaled to [-1, 1]. A state is the vector that a learner sees.
     """
 
-    name: eqx.AbstractClassVar[str]
-    state_names: eqx.AbstractClassVar[tuple[str, ...]]
-    action_names: eqx.AbstractClassVar[tuple[str, ...]]
+    name: eqx.AbstractVar[str]
+    state_names: eqx.AbstractVar[tuple[str, ...]]
+    action_names: eqx.AbstractVar[tuple[str, ...]]
 
     num_decisions: eqx.AbstractVar[int]
     """Decisions in an episode."""
@@ -58,9 +58,9 @@ class Problem(eqx.Module):
     the decision state, and the cost once, at the state arrived in. True, as benchmark suites do it: both are read after
     every simulator step, at the state arrived in, and summed over the `action_repeat`."""
 
-    state_scale: eqx.AbstractClassVar[tuple[float, ...]]
+    state_scale: eqx.AbstractVar[tuple[float, ...]]
     """Prior knowledge: the typical size of each state coordinate. Inputs are not magnified beyond it."""
-    change_scale: eqx.AbstractClassVar[tuple[float, ...]]
+    change_scale: eqx.AbstractVar[tuple[float, ...]]
     """Prior knowledge: how much each state coordinate may plausibly change in one decision. A model without data
     assumes this much uncertainty, and never less than it before data says so."""
 

@@ -1,7 +1,7 @@
-"""Experience, some ticks of all environments at a time: the agent's compiled decisions, and what they lead to."""
+"""Rollouts, some ticks of all environments at a time: a policy's compiled decisions, and what they lead to."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
@@ -10,200 +10,247 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
-from actsafe.agents.recipes import Policy
-from actsafe.agents.vision import Filter, Mind, VisionAgent
-from actsafe.data.replay import Rows
-from actsafe.envs.make import EnvBatch, ProblemBatch
+from actsafe.agents.base import Decision, Percept, Policy
+from actsafe.agents.seeds import over_seeds
+from actsafe.data.rows import Rows
+from actsafe.envs.base import EnvBatch
+from actsafe.envs.problem import ProblemBatch
 from actsafe.envs.sharing import Sharing
 from actsafe.envs.spec import TimeStep
 from actsafe.models.rssm.encoder import prefers_products
 from actsafe.problems.cores import num_cores
 
 
-class Way(NamedTuple):
-    """How decisions are made."""
-
-    policy: Policy
-    is_greedy: bool = False
-    """The policy's median instead of a draw from it."""
-
-
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """Some ticks of every environment. What is small is on the host, observations are where they were drawn."""
+    """Some ticks of every environment of every seed. What is small is on the host, observations are where they were
+    drawn."""
 
-    observations: Callable[[], Shaped[Array | np.ndarray, "environment time *observation"]]
+    observations: Callable[[], Shaped[Array | np.ndarray, "seed environment time *observation"]]
     view: Callable[[int], Any]
-    """What the observations of a tick were drawn from."""
-    action: Float[np.ndarray, "environment time action"]
+    """What the observations of a tick were drawn from, of all environments of all seeds."""
+    action: Float[np.ndarray, "seed environment time action"]
     """What led to the row."""
-    reward: Float[np.ndarray, "environment time"]
-    costs: Float[np.ndarray, "environment time constraint"]
-    is_first: Bool[np.ndarray, "environment time"]
-    is_last: Bool[np.ndarray, "environment time"]
+    reward: Float[np.ndarray, "seed environment time"]
+    costs: Float[np.ndarray, "seed environment time constraint"]
+    is_first: Bool[np.ndarray, "seed environment time"]
+    is_last: Bool[np.ndarray, "seed environment time"]
+    info: Mapping[str, np.ndarray]
+    """Further arrays (seed, environment, time, ...) of the time steps."""
+    decisions: Mapping[str, np.ndarray]
+    """Arrays (seed, environment, time) of what was said of the decisions that followed the rows: `value`,
+    `predicted_cost`, `is_certified`, `is_fallback`. A last row without a decision has none."""
 
     @property
     def num_decisions(self) -> int:
-        """Of all environments: rows that are not the beginning of an episode."""
-        return int(np.sum(~self.is_first))
+        """Of all environments of a seed: rows that are not the beginning of an episode."""
+        return int(np.sum(~self.is_first)) // len(self.is_first)
 
     def rows(self) -> Rows:
-        """To be learned from."""
+        """To be learned from: (seed, environment, time)."""
         return Rows(self.observations(), self.action, self.reward, self.costs, self.is_first)
+
+
+class Pending(NamedTuple):
+    """A time step that no decision has followed yet, and what led to it."""
+
+    time_step: TimeStep
+    actions: Any
 
 
 @runtime_checkable
 class Collector(Protocol):
-    """Lets an agent act on environments."""
+    """Lets policies act on environments."""
 
-    def begin(self, seed: int) -> None:
-        """From now on, new episodes of all environments, which `seed` determines."""
+    def begin(self, policy: Policy, seeds: list[int], keys: PRNGKeyArray) -> None:
+        """From now on, new episodes of all environments: `seeds` determine them, `keys` the policies' draws."""
         ...
 
-    def collect(self, mind: Mind, num_ticks: int, way: Way, key: PRNGKeyArray) -> Block:
-        """What so many ticks bring: each is the last decision carried out, then the next decision made."""
+    def collect(self, policy: Policy, num_ticks: int) -> Block:
+        """What so many ticks bring: each is a row, a decision, and the step it leads to."""
+        ...
+
+    def last_row(self) -> Block:
+        """The row that no decision has followed yet, as a block of one tick."""
         ...
 
 
-def make_collector(agent: VisionAgent, fleet: EnvBatch) -> Collector:
-    """Decides where the learner is; simulates there too where the environments are ours, else on the host."""
-    return DeviceCollector(agent, fleet) if isinstance(fleet, ProblemBatch) else HostCollector(agent, fleet)
+def make_collector(envs: EnvBatch, num_seeds: int) -> Collector:
+    """Decides where the learner is; simulates there too where the environments are pure, else on the host.
 
-
-class Deciding:
-    """What every tick does with an arrival, in two parts; to be compiled."""
-
-    def __init__(self, agent: VisionAgent, fleet: EnvBatch) -> None:
-        self._agent, self._fleet = agent, fleet
-
-    def see(self, mind: Mind, view: Any) -> tuple[Array, Array]:
-        """Observations, and what the encoder makes of them."""
-        observation = self._fleet.observe(view)
-        return observation, self._agent.see(mind, observation)
-
-    def act(
-        self, mind: Mind, memory: Filter, seen: Array, is_first: Array, key: PRNGKeyArray, tick: Array, *, way: Way
-    ) -> tuple[Array, Filter]:
-        """Actions, and what is remembered."""
-        key = jax.random.fold_in(key, tick)
-        return self._agent.act(mind, memory, seen, is_first, key, policy=way.policy, is_greedy=way.is_greedy)
-
-    def __call__(self, mind: Mind, memory: Filter, view: Any, *rest: Any, way: Way) -> tuple[Array, Array, Filter]:
-        """Both: observations, actions and what is remembered."""
-        observation, seen = self.see(mind, view)
-        return observation, *self.act(mind, memory, seen, *rest, way=way)
-
-
-class DecidingByThreads:
-    """The same by two programs, of which the first, and most of the work, is done by threads.
-
-    For CPUs, where a compiled call draws its frames one after the other.
+    A pure batch has the environments of one seed, any other those of all seeds.
     """
+    return DeviceCollector(envs, num_seeds) if isinstance(envs, ProblemBatch) else HostCollector(envs, num_seeds)
 
-    def __init__(self, deciding: Deciding, num_threads: int) -> None:
-        self._see, self._act = jax.jit(deciding.see), jax.jit(deciding.act, static_argnames="way")
-        self._sharing = Sharing(num_threads, "seeing")
 
-    def __call__(self, mind: Mind, memory: Filter, view: Any, *rest: Any, way: Way) -> tuple[Any, Array, Filter]:
-        observation, seen = self._sharing(lambda own: jax.tree.map(np.asarray, self._see(mind, own)), view)
-        return observation, *self._act(mind, memory, seen, *rest, way=way)
+def _percept(time_step: TimeStep) -> Percept:
+    return Percept(*map(jnp.asarray, (time_step.reward, time_step.costs, time_step.is_first)))
+
+
+def _said(decision: Decision) -> dict[str, Array]:
+    """What is recorded of a decision beside its action."""
+    return {name: value for name, value in decision._asdict().items() if name != "action"}
+
+
+def _to_time_axis(tree: Any) -> Any:
+    """Arrays (time, seed, environment, ...) as (seed, environment, time, ...), on the host."""
+    return jax.tree.map(lambda leaf: np.moveaxis(np.asarray(leaf), 0, 2), tree)
 
 
 class HostCollector:
     """Environments on the host. A tick waits for its actions alone: what was seen is fetched later."""
 
-    def __init__(self, agent: VisionAgent, fleet: EnvBatch) -> None:
-        self._agent, self._fleet = agent, fleet
+    def __init__(self, envs: EnvBatch, num_seeds: int) -> None:
+        self._envs, self._num_seeds = envs, num_seeds
+        self._num_envs = envs.num_envs // num_seeds
         self._seed: int | None = None
-        self._memory, self._actions = self._at_rest()
-        deciding = Deciding(agent, fleet)
-        self._decide: Callable[..., Any] = (
-            DecidingByThreads(deciding, min(num_cores(), fleet.num_envs))
-            if prefers_products()
-            else jax.jit(deciding, static_argnames="way")
+        self._memory: Any = None
+        self._actions = np.zeros((envs.num_envs, envs.spec.action_dim), np.float32)
+        self._whole = eqx.filter_jit(self._decided)
+        self._act = eqx.filter_jit(self._acted)
+        self._begin = eqx.filter_jit(
+            over_seeds(lambda policy, key: policy.begin(self._num_envs, key), num_seeds), donate="none"
         )
+        self._encode = eqx.filter_jit(lambda policy, view: self._encoded(policy, view))
+        # A compiled call draws its frames one after the other on a CPU: there, threads share them.
+        num_threads = min(num_cores(), self._num_envs) if prefers_products() and num_seeds == 1 else 1
+        self._sharing = Sharing(num_threads, "encoding") if num_threads > 1 else None
 
-    def _at_rest(self) -> tuple[Filter, np.ndarray]:
-        num_envs = self._fleet.num_envs
-        return self._agent.begin(num_envs), np.zeros((num_envs, self._fleet.spec.action_dim), np.float32)
+    def begin(self, policy: Policy, seeds: list[int], keys: PRNGKeyArray) -> None:
+        # The batch draws the seeds of its environments from one number.
+        self._seed = seeds[0] if len(seeds) == 1 else int(np.random.SeedSequence(seeds).generate_state(1)[0])
+        self._memory = self._begin(policy, keys)
+        self._actions = np.zeros_like(self._actions)
 
-    def begin(self, seed: int) -> None:
-        self._seed = seed
-        self._memory, self._actions = self._at_rest()
-
-    def collect(self, mind: Mind, num_ticks: int, way: Way, key: PRNGKeyArray) -> Block:
-        arrivals, observations, led_here = [], [], []
-        for tick in range(num_ticks):
-            arrival = self._advance()
-            led_here.append(np.where(arrival.is_first[:, None], np.float32(0.0), self._actions))
-            observation, actions, self._memory = self._decide(
-                mind, self._memory, arrival.view, arrival.is_first, key, np.int32(tick), way=way
-            )
+    def collect(self, policy: Policy, num_ticks: int) -> Block:
+        steps, observations, led_here, said = [], [], [], []
+        for _ in range(num_ticks):
+            time_step = self._advance()
+            led_here.append(np.where(time_step.is_first[:, None], np.float32(0.0), self._actions))
+            observation, decision, self._memory = self._decide(policy, time_step)
             if isinstance(observation, jax.Array):
                 observation.copy_to_host_async()
-            self._actions = np.asarray(actions)
-            arrivals.append(arrival)
+            self._actions = np.asarray(decision.action).reshape(self._actions.shape)
+            steps.append(time_step)
             observations.append(observation)
+            said.append(_said(decision))
+        return self._block(steps, observations, led_here, said)
+
+    def last_row(self) -> Block:
+        time_step = self._advance()
+        led_here = np.where(time_step.is_first[:, None], np.float32(0.0), self._actions)
+        return self._block([time_step], [self._envs.observe(time_step.view)], [led_here], [])
+
+    def _block(self, steps: list[TimeStep], observations: list[Any], led_here: list[Any], said: list[Any]) -> Block:
+        def stacked(values: list[Any]) -> np.ndarray:
+            return self._by_seed(np.stack(values, axis=1))
+
+        info = {name: stacked([step.info[name] for step in steps]) for name in steps[0].info}
         return Block(
-            lambda: np.stack(observations, axis=1),
-            lambda tick: arrivals[tick].view,
-            action=np.stack(led_here, axis=1),
-            reward=np.stack([arrival.reward for arrival in arrivals], axis=1),
-            costs=np.stack([arrival.costs for arrival in arrivals], axis=1),
-            is_first=np.stack([arrival.is_first for arrival in arrivals], axis=1),
-            is_last=np.stack([arrival.is_last for arrival in arrivals], axis=1),
+            lambda: stacked([np.asarray(each) for each in observations]),
+            lambda tick: steps[tick].view,
+            action=stacked(led_here),
+            reward=stacked([step.reward for step in steps]),
+            costs=stacked([step.costs for step in steps]),
+            is_first=stacked([step.is_first for step in steps]),
+            is_last=stacked([step.is_last for step in steps]),
+            info=info,
+            decisions=_to_time_axis(jax.tree.map(lambda *leaves: np.stack(leaves), *said)) if said else {},
         )
+
+    def _by_seed(self, leaf: Any) -> Any:
+        """Environments of all seeds, in the order of seeds, as (seed, environment)."""
+        return leaf.reshape(self._num_seeds, self._num_envs, *leaf.shape[1:])
 
     def _advance(self) -> TimeStep:
         if self._seed is None:
-            return self._fleet.step(self._actions)
+            return self._envs.step(self._actions)
         seed, self._seed = self._seed, None
-        return self._fleet.reset(seed)
+        return self._envs.reset(seed)
+
+    def _decide(self, policy: Policy, time_step: TimeStep) -> tuple[Any, Decision, Any]:
+        percept = jax.tree.map(self._by_seed, _percept(time_step))
+        if self._sharing is None:
+            return self._whole(policy, self._memory, time_step.view, percept)
+        shared = self._sharing(lambda own: jax.tree.map(np.asarray, self._encode(policy, own)), time_step.view)
+        observation, encoded = shared
+        decision, memory = self._act(policy, self._memory, encoded[None], percept)
+        return observation, decision, memory
+
+    def _encoded(self, policy: Policy, view: Any) -> tuple[Array, Array]:
+        """Observations of one seed, and what the policy makes of them."""
+        observation = self._envs.observe(view)
+        return observation, over_seeds(lambda own, seen: own.encode(seen), 1)(policy, observation[None])[0]
+
+    def _decided(self, policy: Policy, memory: Any, view: Any, percept: Percept) -> tuple[Array, Decision, Any]:
+        observation = self._envs.observe(view)
+
+        def one(policy: Policy, memory: Any, seen: Array, percept: Percept) -> Any:
+            return policy.act(memory, policy.encode(seen), percept)
+
+        of_all = over_seeds(one, self._num_seeds)
+        return observation, *of_all(policy, memory, self._by_seed(observation), percept)
+
+    def _acted(self, policy: Policy, memory: Any, encoded: Array, percept: Percept) -> tuple[Decision, Any]:
+        return over_seeds(lambda own, *rest: own.act(*rest), self._num_seeds)(policy, memory, encoded, percept)
 
 
 class DeviceCollector:
     """Environments and decisions on the device: a block is one compiled call."""
 
-    def __init__(self, agent: VisionAgent, fleet: ProblemBatch) -> None:
-        self._agent, self._fleet = agent, fleet
-        self._deciding = Deciding(agent, fleet)
+    def __init__(self, envs: ProblemBatch, num_seeds: int) -> None:
+        self._envs, self._num_seeds = envs, num_seeds
         self._under_way: Any = None
-        self._begin = jax.jit(fleet.begin)
+        self._begin = eqx.filter_jit(over_seeds(self._begun, num_seeds))
         self._play = eqx.filter_jit(self._played)
+        self._observe = eqx.filter_jit(over_seeds(self._envs.observe, num_seeds))
 
-    def begin(self, seed: int) -> None:
-        course, arrival = self._begin(self._fleet.streams(seed))
-        actions = jnp.zeros((self._fleet.num_envs, self._fleet.spec.action_dim), jnp.float32)
-        self._under_way = course, arrival, self._agent.begin(self._fleet.num_envs), actions
+    def begin(self, policy: Policy, seeds: list[int], keys: PRNGKeyArray) -> None:
+        streams = jnp.stack([self._envs.streams(seed) for seed in seeds])
+        self._under_way = self._begin(policy, streams, keys)
 
-    def collect(self, mind: Mind, num_ticks: int, way: Way, key: PRNGKeyArray) -> Block:
-        self._under_way, (observations, arrivals, actions) = self._play(mind, self._under_way, key, num_ticks, way)
-        reward, costs, is_first, is_last, led_here = (
-            np.moveaxis(np.asarray(field), 0, 1) for field in (*arrivals[1:5], actions)
-        )
+    def collect(self, policy: Policy, num_ticks: int) -> Block:
+        self._under_way, played = self._play(policy, self._under_way, num_ticks)
+        return self._block(*played)
+
+    def last_row(self) -> Block:
+        _, time_step, _, actions = self._under_way
+        led_here = jnp.where(time_step.is_first[..., None], 0.0, actions)
+        time_first = jax.tree.map(lambda leaf: leaf[None], (self._observe(time_step.view), time_step, led_here))
+        return self._block(*time_first, {})
+
+    def _block(self, observations: Any, steps: TimeStep, led_here: Any, said: Mapping[str, Any]) -> Block:
+        """Of arrays (time, seed, environment, ...)."""
+        rest = _to_time_axis((led_here, steps.reward, steps.costs, steps.is_first, steps.is_last, dict(steps.info)))
         return Block(
-            lambda: jnp.moveaxis(observations, 0, 1),
-            lambda tick: jax.tree.map(lambda leaf: leaf[tick], arrivals.view),
-            led_here,
-            reward,
-            costs,
-            is_first,
-            is_last,
+            lambda: jnp.moveaxis(observations, 0, 2),
+            lambda tick: jax.tree.map(lambda leaf: leaf[tick].reshape(-1, *leaf.shape[3:]), steps.view),
+            *rest,
+            decisions=_to_time_axis(dict(said)),
         )
 
-    def _played(self, mind: Mind, under_way: Any, key: PRNGKeyArray, num_ticks: int, way: Way) -> Any:
-        """What is under way after the ticks, and observations, arrivals and what led to them, time first.
+    def _begun(self, policy: Policy, streams: Any, key: PRNGKeyArray) -> Any:
+        course, time_step = self._envs.begin(streams)
+        num_envs = self._envs.num_envs
+        actions = jnp.zeros((num_envs, self._envs.spec.action_dim), jnp.result_type(float))
+        return course, time_step, policy.begin(num_envs, key), actions
 
-        Between ticks there is an arrival that was not answered yet: each tick answers it, and goes on to the next.
+    def _played(self, policy: Policy, under_way: Any, num_ticks: int) -> Any:
+        """What is under way after the ticks, and what they brought, time first.
+
+        Between ticks there is a time step that no decision has followed: each tick decides, and goes on to the next.
         """
 
-        def tick(under_way: Any, number: Int[Array, ""]) -> Any:
-            course, arrival, memory, led_here = under_way
-            observation, actions, memory = self._deciding(
-                mind, memory, arrival.view, arrival.is_first, key, number, way=way
-            )
-            led_here = jnp.where(arrival.is_first[:, None], 0.0, led_here)
-            course, following = self._fleet.advance(course, actions)
-            return (course, following, memory, actions), (observation, arrival, led_here)
+        def tick(policy: Policy, under_way: Any) -> Any:
+            course, time_step, memory, led_here = under_way
+            observation = self._envs.observe(time_step.view)
+            decision, memory = policy.act(memory, policy.encode(observation), _percept(time_step))
+            action = decision.action.astype(led_here.dtype)
+            led_here = jnp.where(time_step.is_first[:, None], 0.0, led_here)
+            course, following = self._envs.advance(course, action)
+            return (course, following, memory, action), (observation, time_step, led_here, _said(decision))
 
-        return jax.lax.scan(tick, under_way, jnp.arange(num_ticks, dtype=jnp.int32))
+        def advance(under_way: Any, _: Int[Array, ""]) -> Any:
+            return over_seeds(tick, self._num_seeds)(policy, under_way)
+
+        return jax.lax.scan(advance, under_way, jnp.arange(num_ticks, dtype=jnp.int32))

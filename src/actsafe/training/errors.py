@@ -1,5 +1,9 @@
-"""What a user can put right. Light to import: the command line reports these without having loaded anything else."""
+"""Errors with advice. Light to import: the command line reports these without having loaded anything else."""
 
 
 class UserError(Exception):
     """Something that is not a fault of the program: the message says what was got, what was expected, what to do."""
+
+
+class ProblemError(UserError, RuntimeError):
+    """An environment returned something that no constrained MDP may return."""

@@ -1,119 +1,84 @@
-"""What an epoch comes to: its episodes, a line for metrics.jsonl, and the safety ledger's lines."""
+"""What an epoch leaves in the run folder: a line for metrics.jsonl per seed, and the safety ledger's lines."""
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
-from actsafe.agents.recipes import Policy
-from actsafe.agents.vision import VisionAgent
-from actsafe.training.collecting import Block
-
-
-@dataclasses.dataclass(frozen=True)
-class Outcome:
-    """What one episode came to."""
-
-    reward: float
-    """Sum of its rewards."""
-    costs: Float[np.ndarray, " constraint"]
-    """Sum of each cost."""
-    is_ended: bool = True
+from actsafe.agents.base import Agent
+from actsafe.evidence.ledger import LedgerRow, is_over, ledger_rows
+from actsafe.training.episodes import EpisodeOutcome
+from actsafe.training.loop import Epoch
 
 
-class Tally:
-    """The outcomes of episodes of all environments, added up as blocks come in."""
-
-    def __init__(self, num_envs: int, num_constraints: int) -> None:
-        self.ended: list[list[Outcome]] = [[] for _ in range(num_envs)]
-        """By environment, in the order of time."""
-        self._rewards = np.zeros(num_envs)
-        self._costs = np.zeros((num_envs, num_constraints))
-        self._is_under_way = np.zeros(num_envs, bool)
-
-    def add(self, block: Block) -> None:
-        """Take the rows of a block in, which follow those before."""
-        for tick in range(block.reward.shape[1]):
-            goes_on = ~block.is_first[:, tick]
-            self._rewards = np.where(goes_on, self._rewards + block.reward[:, tick], 0.0)
-            self._costs = np.where(goes_on[:, None], self._costs + block.costs[:, tick], 0.0)
-            for number in np.flatnonzero(block.is_last[:, tick]):
-                self.ended[number].append(self._outcome(number, is_ended=True))
-            self._is_under_way = goes_on & ~block.is_last[:, tick]
-
-    def outcomes(self) -> list[Outcome]:
-        """All that have ended, and what those under way have come to so far."""
-        under_way = [self._outcome(number, is_ended=False) for number in np.flatnonzero(self._is_under_way)]
-        return [outcome for ended in self.ended for outcome in ended] + under_way
-
-    def _outcome(self, number: int | np.intp, *, is_ended: bool) -> Outcome:
-        return Outcome(float(self._rewards[number]), self._costs[number].copy(), is_ended)
+def metrics_rows(epoch: Epoch, agent: Agent, seeds: Sequence[int]) -> list[dict[str, Any]]:
+    """A row per seed: who acted, means over the episodes that ended, evaluations by task, and what was learned."""
+    return [
+        {
+            **_heading(epoch, seed),
+            "steps": int(epoch.train_state.num_steps),
+            "updates": int(epoch.train_state.num_updates),
+            **_means(epoch.episodes[place] if epoch.episodes else [], agent.spec.cost_names, agent.spec.task),
+            "evaluation": {task: _evaluation(found[place], agent, task) for task, found in epoch.evaluations.items()},
+            "learning": epoch.learned[place],
+        }
+        for place, seed in enumerate(seeds)
+    ]
 
 
-def means(outcomes: Sequence[Outcome], cost_names: Sequence[str], prefix: str = "") -> dict[str, Any]:
-    """Mean return and mean costs of the episodes that have ended, and how many these are; None where there is none."""
+def ledger_of(epoch: Epoch, agent: Agent, seeds: Sequence[int]) -> list[LedgerRow]:
+    """A row per seed and constraint."""
+    rows = []
+    for place, seed in enumerate(seeds):
+        outcomes = epoch.episodes[place] if epoch.episodes else []
+        decided = [outcome.predicted_cost for outcome in outcomes if outcome.predicted_cost is not None]
+        largest = max(decided, default=None)
+        largest = None if largest is None or not np.isfinite(largest) else largest
+        constraints = agent.predicted(epoch.role, epoch.learned[place], largest)
+        rows += ledger_rows(_heading(epoch, seed), outcomes, constraints, is_certifying=agent.is_certifying)
+    return rows
+
+
+def _heading(epoch: Epoch, seed: int) -> dict[str, Any]:
+    return {"epoch": epoch.number, "seed": seed, "phase": epoch.phase.value, "role": epoch.role.value}
+
+
+def _means(outcomes: Sequence[EpisodeOutcome], cost_names: Sequence[str], task: str) -> dict[str, Any]:
+    """Means over episodes that ended, None where none did; counts are over all."""
     ended = [outcome for outcome in outcomes if outcome.is_ended]
-    costs = np.mean([outcome.costs for outcome in ended], axis=0) if ended else [None] * len(cost_names)
+    returns = {
+        name: _mean([outcome.returns[name] for outcome in ended]) for name in (ended[0].returns if ended else ())
+    }
+    inner_costs = [outcome.inner_cost for outcome in outcomes if outcome.inner_cost is not None]
     return {
-        f"{prefix}episodes": len(ended),
-        f"{prefix}return": np.mean([outcome.reward for outcome in ended]) if ended else None,
-        f"{prefix}costs": dict(zip(cost_names, costs, strict=True)),
+        "episodes": len(ended),
+        "return": returns.get(task),
+        "returns": returns,
+        "costs": _costs(ended, cost_names),
+        "inner_cost": max(inner_costs, default=None),
+        "value": _mean([outcome.value for outcome in outcomes if outcome.value is not None]),
     }
 
 
-def constraint_columns(
-    agent: VisionAgent, cost_names: Sequence[str], policy: Policy, learned: Mapping[str, float]
-) -> list[dict[str, Any]]:
-    """For each constraint, what the policy that acted was allowed and what its dreams said that it would cost.
-
-    Predictions are averages over the epoch's updates: of the cost of an episode (the mean over dreamt decisions, times
-    the decisions of an episode) without pessimism and with it, and of the pessimistic discounted cost return, which
-    is what was held against the planner's budget. None where nothing was learned, or who acted was not dreaming.
-    """
-    length = agent.surroundings.num_decisions
-    columns = []
-    for number, (name, budget, planned) in enumerate(
-        zip(cost_names, agent.surroundings.budgets, agent.planner_budgets, strict=True)
-    ):
-        cost, pessimistic, returned = (
-            learned.get(f"{policy.value}/{entry}_{number}") for entry in ("cost", "pessimistic_cost", "cost_return")
-        )
-        columns.append(
-            {
-                "policy": policy.value,
-                "constraint": name,
-                "budget": budget,
-                "planner_budget": planned,
-                "predicted_cost": None if cost is None else cost * length,
-                "predicted_pessimistic_cost": None if pessimistic is None else pessimistic * length,
-                "predicted_pessimistic_cost_return": returned,
-            }
-        )
-    return columns
+def _evaluation(outcomes: Sequence[EpisodeOutcome], agent: Agent, task: str) -> dict[str, Any]:
+    """Of one task's episodes."""
+    spec = agent.spec
+    goals = [outcome.is_goal for outcome in outcomes if outcome.is_goal is not None]
+    over = [any(map(is_over, outcome.costs, spec.budgets)) for outcome in outcomes]
+    return {
+        "episodes": len(outcomes),
+        "return": _mean([outcome.returns[task] for outcome in outcomes]),
+        "costs": _costs(outcomes, spec.cost_names),
+        "over": sum(over),
+        "goals": sum(goals) if goals else None,
+        "fallbacks": sum(outcome.num_fallbacks for outcome in outcomes),
+        "uncertified": sum(outcome.num_uncertified for outcome in outcomes) if agent.is_certifying else None,
+    }
 
 
-def ledger_rows(
-    heading: Mapping[str, Any], outcomes: Sequence[Outcome], constraints: Sequence[Mapping[str, Any]]
-) -> list[dict[str, Any]]:
-    """A row per constraint: what was allowed and predicted, which `constraints` say, and what was paid.
+def _costs(outcomes: Sequence[EpisodeOutcome], cost_names: Sequence[str]) -> Mapping[str, float | None]:
+    return {name: _mean([float(outcome.costs[n]) for outcome in outcomes]) for n, name in enumerate(cost_names)}
 
-    Episodes that were cut off by the end of the epoch count towards the largest cost and the share over budget, as
-    they may have broken it already, not towards the mean.
-    """
-    rows = []
-    for index, constraint in enumerate(constraints):
-        paid = np.array([outcome.costs[index] for outcome in outcomes])
-        ended = np.array([outcome.costs[index] for outcome in outcomes if outcome.is_ended])
-        rows.append(
-            {
-                **heading,
-                **constraint,
-                "num_episodes": len(outcomes),
-                "realised_mean_cost": np.mean(ended) if ended.size else None,
-                "realised_max_cost": np.max(paid) if paid.size else None,
-                "share_over_budget": np.mean(~(paid <= constraint["budget"])) if paid.size else None,
-            }
-        )
-    return rows
+
+def _mean(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if len(values) else None

@@ -24,7 +24,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from actsafe.training.kinds import DEFAULT, KINDS, kind_of
+from actsafe.envs.spec import EnvSpec
+from actsafe.training.config import Config
 from actsafe.training.settings import ConfigError
 from actsafe.training.storage import (
     StorageError,
@@ -38,17 +39,17 @@ from actsafe.training.storage import (
     write_json_lines,
     write_new,
 )
-from actsafe.training.stores import flatten, unflatten
+from actsafe.training.stores import OrbaxFolder, flatten, unflatten
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 CHECKPOINT, CHECKPOINTS_KEPT = "checkpoint", 2
 
 T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
-class Episode:
-    """What one episode leaves behind, all seeds."""
+class UnitRecord:
+    """What one epoch leaves behind, all seeds."""
 
     metrics: list[dict[str, Any]]
     ledger: list[dict[str, Any]]
@@ -59,22 +60,22 @@ class Episode:
 class RunFolder:
     """The files of one run."""
 
-    def __init__(self, path: Path, config: Any) -> None:
+    def __init__(self, path: Path, config: Config, spec: EnvSpec) -> None:
         self.path = path
         self.config = config
-        self.kind = kind_of(config)
-        self._store = KINDS[self.kind].store
+        self.spec = spec
+        """Of the environments, so that nobody has to make them to know it. It has no problem."""
+        self._store = OrbaxFolder()
 
     @classmethod
-    def create(cls, path: Path, config: Any) -> "RunFolder":
+    def create(cls, path: Path, config: Config, spec: EnvSpec) -> "RunFolder":
         """A new folder; an existing one is never touched."""
         if path.exists() and (not path.is_dir() or not _is_blank(path)):
             go_on = f", or go on with it: actsafe resume {path}" if (path / "config.json").is_file() else ""
             raise StorageError(f"{path} exists already and is left as it is. Choose another folder{go_on}")
-        kind = kind_of(config)
-        tag = {} if kind == DEFAULT else {"kind": kind}
-        write_json(path / "config.json", {"schema": SCHEMA_VERSION, **tag, "config": config.to_json()})
-        return cls(path, config)
+        content = {"schema": SCHEMA_VERSION, "config": config.to_json(), "spec": spec.to_json()}
+        write_json(path / "config.json", content)
+        return cls(path, config, spec)
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
@@ -90,21 +91,30 @@ class RunFolder:
             raise StorageError(
                 f"{path / 'config.json'} was not written by actsafe: it lacks a schema number or a config"
             )
+        if schema < SCHEMA_VERSION:
+            raise StorageError(
+                f"{path} was made by actsafe 0.1 (schema {schema}), whose checkpoints this one does not read. It is left "
+                "as it is: go on with it by pip install 'actsafe<0.2', or train its settings anew in another folder"
+            )
         if schema > SCHEMA_VERSION:
             raise StorageError(
-                f"{path} has schema {schema}, and this actsafe reads up to {SCHEMA_VERSION}. The run is left as it is; "
+                f"{path} has schema {schema}, and this actsafe reads {SCHEMA_VERSION}. The run is left as it is; "
                 "install a newer actsafe to work with it"
             )
-        kind = content.get("kind", DEFAULT)
-        if kind not in KINDS:
-            raise StorageError(
-                f"{path} is a run of kind {kind!r}, and this actsafe knows {', '.join(KINDS)}. The run is left as it "
-                "is; install a newer actsafe to work with it"
-            )
         try:
-            return cls(path, KINDS[kind].config.from_json(content["config"]))
-        except ConfigError as error:
+            return cls(path, Config.from_json(content["config"]), EnvSpec.from_json(content["spec"]))
+        except (KeyError, TypeError, ValueError) as error:
             raise StorageError(f"{path / 'config.json'} cannot be used: {error}") from error
+
+    def require_same(self, config: Config) -> None:
+        """Raise `ConfigError` unless the run has these settings."""
+        if self.config != config:
+            wanted, there = config.to_json(), self.config.to_json()
+            different = ", ".join(name for name in wanted if wanted[name] != there.get(name))
+            raise ConfigError(
+                f"{self.path} holds a run with other settings ({different} differ) and is left as it is. Choose another "
+                "folder, or ask for the same settings again"
+            )
 
     @property
     def num_committed(self) -> int:
@@ -134,7 +144,7 @@ class RunFolder:
         if not sessions or sessions[-1] != session:
             write_json(self.path / "provenance.json", [*sessions, session])
 
-    def commit(self, number: int, episode: Episode, state: Any, **parts: Any) -> None:
+    def commit(self, number: int, episode: UnitRecord, state: Any, **parts: Any) -> None:
         """Add an episode and the agent's state after it, in one step; then bring the readable files up to date.
 
         `parts` are further pytrees, to be had back with `read_part` for as long as the config's `parts_kept` says.
@@ -164,7 +174,7 @@ class RunFolder:
             shutil.rmtree(leftover, ignore_errors=True)
         for leftover in self.path.glob(".*.json*.*"):
             leftover.unlink(missing_ok=True)
-        for name, num_kept in {CHECKPOINT: CHECKPOINTS_KEPT, **self.config.parts_kept}.items():
+        for name, num_kept in {CHECKPOINT: CHECKPOINTS_KEPT, **self.config.parts_kept(self._num_ticks)}.items():
             for number in range(self.num_committed - num_kept):
                 self._store.remove(self._unit_path(number) / name)
                 (self._unit_path(number) / f"{name}.json").unlink(missing_ok=True)
@@ -230,6 +240,11 @@ class RunFolder:
         if manifest.get("config") != self.config.digest:
             raise StorageError(f"{path} belongs to other settings than {self.path / 'config.json'}")
         return arrays
+
+    @property
+    def _num_ticks(self) -> int:
+        """Rows of an environment in an epoch."""
+        return self.config.schedule.episodes_per_epoch * (self.spec.num_decisions + 1)
 
     @property
     def _units(self) -> str:

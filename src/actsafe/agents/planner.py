@@ -1,4 +1,4 @@
-"""One decision and one episode: search, pre-flight check, act."""
+"""One decision by planning: search, pre-flight check, act."""
 
 import dataclasses
 from typing import NamedTuple
@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from actsafe.agents.base import Decision, Percept, Policy
 from actsafe.models.base import Model
 from actsafe.objectives.feedback import Tracking, no_tracking, track
 from actsafe.objectives.imagination import ParticleNoise
@@ -27,31 +28,13 @@ class Checked(NamedTuple):
     """The pessimistic cost of what is executed lies within the budget."""
 
 
-class EpisodeState(NamedTuple):
-    """Where an episode stands."""
+class EpisodeMemory(NamedTuple):
+    """What a planner remembers of one environment; `Planner.begin` gives one for each."""
 
-    state: State
-    memory: Memory
+    search: Memory
     spent: Float[Array, ""]
-    """Cost so far."""
+    """Cost of the episode so far."""
     key: PRNGKeyArray
-
-
-class Decision(NamedTuple):
-    """The record of one decision."""
-
-    state: State
-    action: Float[Array, " action"]
-    next_state: State
-    cost: Float[Array, ""]
-    inner_cost: Float[Array, ""]
-    rewards: Float[Array, " task"]
-    """Of every task of the problem, in the order of `problem.tasks`."""
-    plan_value: Float[Array, ""]
-    pessimistic_cost: Float[Array, ""]
-    """Cost so far plus the pessimistic cost of the plan, limit tightened: what the pre-flight check compared."""
-    is_fallback: Bool[Array, ""]
-    is_certified: Bool[Array, ""]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +54,7 @@ class PlanningSettings:
             raise ValueError(f"planning.feedback_effort must be positive or None, got {self.feedback_effort}")
 
 
-class Planner(eqx.Module):
+class Planner(Policy):
     """Everything that turns a state into an action, for one model and one objective."""
 
     problem: Problem
@@ -79,12 +62,46 @@ class Planner(eqx.Module):
     objective: Objective
     multiplier: Float[Array, " state"]
     settings: PlanningSettings = eqx.field(static=True)
+    is_observed: bool = eqx.field(static=True, default=False)
+    """Whether reward and cost belong to the state, as for `ObservedProblem`."""
 
-    def begin(self, key: PRNGKeyArray) -> EpisodeState:
-        """The start of an episode."""
-        reset_key, key = jax.random.split(key)
+    def begin(self, num_envs: int, key: PRNGKeyArray) -> EpisodeMemory:
+        """No elites, nothing spent. One environment has the second half of `key` as its random stream."""
+        key = jax.random.split(key)[1]
+        keys = key[None] if num_envs == 1 else jax.random.split(key, num_envs)
         memory = Memory.empty(self.settings.search, self.problem.action_dim)
-        return EpisodeState(self.problem.reset(reset_key), memory, jnp.zeros(()), key)
+        return EpisodeMemory(
+            jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_envs, *leaf.shape)), memory),
+            jnp.zeros((num_envs,)),
+            keys,
+        )
+
+    def act(self, memory: EpisodeMemory, encoded: Array, percept: Percept) -> tuple[Decision, EpisodeMemory]:
+        """Plan anew in every environment, check, and take the first action of what passed."""
+        inputs = (memory, encoded, percept)
+        if encoded.shape[0] > 1:
+            return jax.vmap(self._decide)(*inputs)
+        # A map over one would be another program than the one environment's own.
+        outputs = self._decide(*jax.tree.map(lambda leaf: leaf[0], inputs))
+        return jax.tree.map(lambda leaf: leaf[None], outputs)
+
+    def _decide(self, memory: EpisodeMemory, observation: Array, percept: Percept) -> tuple[Decision, EpisodeMemory]:
+        state = observation
+        if self.is_observed:
+            state = jnp.concatenate([observation, percept.reward[None], percept.costs[:1]])
+        spent = jnp.where(percept.is_first, 0.0, memory.spent + percept.costs[0])
+        begun = Memory.empty(self.settings.search, self.problem.action_dim)
+        remembered = jax.tree.map(lambda new, old: jnp.where(percept.is_first, new, old), begun, memory.search)
+        plan_key, _, key = jax.random.split(memory.key, 3)
+        checked, found = self.plan(state, remembered, spent, plan_key)
+        decision = Decision(
+            checked.plan[0],
+            found.best_value,
+            spent + checked.pessimistic_cost,
+            checked.is_certified,
+            checked.is_fallback,
+        )
+        return decision, EpisodeMemory(found.memory._replace(best=checked.plan), spent, key)
 
     def plan(self, state: State, memory: Memory, spent: Float[Array, ""], key: PRNGKeyArray) -> tuple[Checked, Found]:
         """The plan to execute from `state`, checked, and what the search found."""
@@ -148,27 +165,19 @@ class Planner(eqx.Module):
             chosen = jnp.zeros_like(chosen)
         return Checked(plans[chosen], costs[chosen], chosen > 0, is_feasible[chosen])
 
-    def decide(self, episode: EpisodeState) -> tuple[EpisodeState, Decision]:
-        """One decision: plan, check, act."""
-        plan_key, step_key, key = jax.random.split(episode.key, 3)
-        checked, found = self.plan(episode.state, episode.memory, episode.spent, plan_key)
-        action = checked.plan[0]
-        step = self.problem.step(episode.state, action, step_key)
-        memory = found.memory._replace(best=checked.plan)
-        decision = Decision(
-            episode.state,
-            action,
-            step.state,
-            step.cost,
-            step.inner_cost,
-            step.rewards,
-            found.best_value,
-            episode.spent + checked.pessimistic_cost,
-            checked.is_fallback,
-            checked.is_certified,
-        )
-        return EpisodeState(step.state, memory, episode.spent + step.cost, key), decision
 
-    def advance(self, episode: EpisodeState, num_decisions: int) -> tuple[EpisodeState, Decision]:
-        """`num_decisions` decisions; their records are stacked along the leading axis."""
-        return jax.lax.scan(lambda e, _: self.decide(e), episode, length=num_decisions)
+class SeedPolicy(Policy):
+    """The safe seed policy S_0: zero input."""
+
+    action_dim: int = eqx.field(static=True)
+
+    def begin(self, num_envs: int, key: PRNGKeyArray) -> PRNGKeyArray:
+        """The random stream, of which nothing is drawn."""
+        return key
+
+    def act(self, memory: PRNGKeyArray, encoded: Array, percept: Percept) -> tuple[Decision, PRNGKeyArray]:
+        """Nothing was predicted or checked."""
+        unknown = jnp.full(percept.is_first.shape, jnp.inf)
+        no = jnp.zeros(percept.is_first.shape, bool)
+        action = jnp.zeros((*percept.is_first.shape, self.action_dim))
+        return Decision(action, -unknown, unknown, no, no), memory

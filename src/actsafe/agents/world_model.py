@@ -1,4 +1,4 @@
-"""ActSafe with a world model: the paper's Algorithm 2 from pixels, as pure functions of one `VisionState`.
+"""ActSafe with a world model: the paper's Algorithm 2 from pixels or state, as pure functions of one `WorldModelState`.
 
     for every update:
         learn Q_n      the ensemble world model, from recorded sequences          `elbo_loss`
@@ -9,31 +9,36 @@ The task's actor-critic and the exploration's are one batch: they share the mode
 """
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from actsafe.actor_critic.actor import Actor
 from actsafe.actor_critic.aims import Aim, aims
 from actsafe.actor_critic.judging import Judge
 from actsafe.actor_critic.learning import ActorCritic, Learner
 from actsafe.actor_critic.settings import ActorCriticSettings
-from actsafe.agents.phases import Phase
-from actsafe.agents.recipes import Policy, VisionRecipe
+from actsafe.agents.algorithms import Algorithm, Role
+from actsafe.agents.base import ActMode, Agent, Decision, Forecasts, Percept, Policy
+from actsafe.agents.handover import may_take_over
+from actsafe.agents.phases import Phase, Schedule
 from actsafe.agents.side_by_side import Batch, Policies, learn_both
+from actsafe.agents.world_model_forecasts import outcome_forecasts
+from actsafe.agents.world_model_learner import WorldModelLearner
 from actsafe.constrained.descent import descend
 from actsafe.constrained.optimisers import clipped_adam
 from actsafe.constrained.settings import StepSettings
 from actsafe.data.rows import Rows
+from actsafe.envs.spec import EnvSpec
 from actsafe.models.networks import cast
 from actsafe.models.packing import Packed, flat
 from actsafe.models.rssm.encoder import prefers_products
 from actsafe.models.rssm.states import State
-from actsafe.models.rssm.world_model import WorldModel, WorldModelSettings
+from actsafe.models.rssm.world_model import WorldModel, WorldModelSettings, require_learnable
 from actsafe.objectives.doubt import DoubtSettings, planner_budget
 
 TASK, EXPLORATION = 0, 1
@@ -49,9 +54,13 @@ PRECISIONS = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
 
 
 @dataclasses.dataclass(frozen=True)
-class VisionSettings:
-    """Everything that the agent's learning depends on. Sizes and rates are the paper's; how doubt is weighed is for
-    the task, and the presets say it."""
+class WorldModelAgentSettings:
+    """An ensemble world model and actor-critics in imagination. Sizes and rates are the paper's; how uncertainty is
+    weighed is for the task, and the presets say it."""
+
+    kind: ClassVar[str] = "rssm"
+    is_double: ClassVar[bool] = False
+    is_one_program: ClassVar[bool] = False
 
     model: WorldModelSettings = dataclasses.field(default_factory=WorldModelSettings)
     actor_critic: ActorCriticSettings = dataclasses.field(default_factory=ActorCriticSettings)
@@ -89,27 +98,47 @@ class VisionSettings:
         if self.precision not in PRECISIONS:
             raise ValueError(f"agent.precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}")
 
+    decisions_per_cycle: int = 50
+    """Decisions of every environment between two stretches of learning."""
+    updates_per_1000_steps: int = 100
+    replay_capacity: int = 500_000
+    """Rows, of all environments together, that are kept to learn from: a decision each, or an episode's beginning."""
+    is_handover_checked: bool = True
+    """Whether the expansion goes on after its time until the task's policy keeps its budgets in its own imagination, or
+    is no worse there than the one that explores. The released code hands over in any case."""
+
+    def make(self, spec: EnvSpec, algorithm: Algorithm, schedule: Schedule) -> "WorldModelAgent":
+        """The agent for such an environment, or ValueError where it cannot have one."""
+        require_learnable(spec.observation_shape)
+        return WorldModelAgent(spec, algorithm, self, schedule)
+
+    @property
+    def replay_rows(self) -> Mapping[str, int]:
+        """Settings that count rows of the buffer, of all environments together."""
+        recent = {"recent_rows": self.recent_rows} if self.recent_rows else {}
+        return {"replay_capacity": self.replay_capacity, **recent}
+
     @property
     def is_counted(self) -> tuple[bool, ...]:
         """Of each sequence of a batch, whether dreams that begin in it count against the budgets."""
         return tuple(not self.recent_rows or place >= self.batch_size // 2 for place in range(self.batch_size))
 
 
-class Mind(NamedTuple):
+class PolicyWeights(NamedTuple):
     """What decisions are made with."""
 
     model: Packed[WorldModel]
     actors: Packed[Actor]
-    """The task's and, if the recipe explores, the exploration's, along the leading axis."""
+    """The task's and, if the algorithm explores, the exploration's, along the leading axis."""
 
 
-class VisionState(eqx.Module):
+class WorldModelState(eqx.Module):
     """All that changes while the agent learns."""
 
     model: Packed[WorldModel]
     model_memory: Any
     actor_critics: ActorCritic
-    """The task's and, if the recipe explores, the exploration's, along the leading axis."""
+    """The task's and, if the algorithm explores, the exploration's, along the leading axis."""
     starts: State
     """Of the last batch: where the next dreams begin."""
     num_updates: Int[Array, ""]
@@ -117,41 +146,72 @@ class VisionState(eqx.Module):
     """Updates of which a part was skipped because something was not finite."""
 
     @property
-    def mind(self) -> Mind:
-        return Mind(self.model, self.actor_critics.actor)
+    def policy_weights(self) -> PolicyWeights:
+        return PolicyWeights(self.model, self.actor_critics.actor)
 
 
-class Filter(NamedTuple):
+class FilterMemory(NamedTuple):
     """What acting remembers of every environment."""
 
     state: State
     action: Float[Array, "environment action"]
+    key: PRNGKeyArray
+    """The random stream of all environments."""
 
 
-class EnvSpec(NamedTuple):
-    """What the agent has to know of its environment."""
+class WorldModelPolicy(Policy):
+    """Filters what it observes, and acts by an actor on the latent state."""
 
-    observation_shape: tuple[int, ...]
-    action_dim: int
-    budgets: tuple[float, ...]
-    """Bounds on the sums of costs in an episode, one per constraint."""
-    num_decisions: int
-    """In an episode."""
-    action_repeat: int = 1
+    weights: PolicyWeights
+    place: int = eqx.field(static=True)
+    """Of the actor along its axis."""
+    is_uniform: bool = eqx.field(static=True)
+    """Whether actions are uniform all the same; the filter goes on."""
+    is_greedy: bool = eqx.field(static=True)
+    """Whether actions are the policy's medians."""
+    sizes: tuple[int, int, int] = eqx.field(static=True)
+    """Of the deterministic and the stochastic state, and of an action."""
+    dtype: Any = eqx.field(static=True)
+
+    def begin(self, num_envs: int, key: PRNGKeyArray) -> FilterMemory:
+        """Zeros: the first observation of an episode begins a new state anyway."""
+        deterministic, stochastic, action = (jnp.zeros((num_envs, size), jnp.float32) for size in self.sizes)
+        return FilterMemory(State(deterministic, stochastic), action, key)
+
+    def encode(self, observation: Array) -> Float[Array, "environment feature"]:
+        """What the encoder makes of observations."""
+        return cast(self.weights.model.tree.encoder, self.dtype)(observation)
+
+    def act(self, memory: FilterMemory, encoded: Array, percept: Percept) -> tuple[Decision, FilterMemory]:
+        """Actions of the actor, or their medians. Nothing is checked before it is done."""
+        key, filter_key, action_key = jax.random.split(memory.key, 3)
+        model = cast(self.weights.model.tree, self.dtype)
+        latent = model.step(memory.state, memory.action, encoded, percept.is_first, filter_key)
+        if self.is_uniform:
+            action = jax.random.uniform(action_key, memory.action.shape, jnp.float32, -1.0, 1.0)
+        else:
+            packed = jax.tree.map(lambda leaf: leaf[self.place], self.weights.actors)
+            distribution = cast(packed.tree, self.dtype)(latent.features)
+            noise = jax.random.normal(action_key, memory.action.shape, jnp.float32)
+            action = distribution.middle if self.is_greedy else distribution.sample(noise)
+        unknown, no = jnp.full(percept.is_first.shape, jnp.nan), jnp.zeros(percept.is_first.shape, bool)
+        return Decision(action, unknown, unknown, no, no), FilterMemory(latent, action, key)
 
 
 @dataclasses.dataclass(frozen=True)
-class VisionAgent:
-    """The unchanging part: an environment's shape, a row of the table, and settings."""
+class WorldModelAgent(Agent):
+    """A row of the table with an ensemble RSSM and actor-critics in imagination."""
 
-    surroundings: EnvSpec
-    recipe: VisionRecipe
-    settings: VisionSettings
+    settings: WorldModelAgentSettings
+
+    @property
+    def num_ticks_at_once(self) -> int:
+        return self.settings.decisions_per_cycle
 
     @property
     def planner_budgets(self) -> tuple[float, ...]:
         """The bounds on discounted cost returns that stand for the budgets."""
-        here = self.surroundings
+        here = self.spec
         return tuple(
             planner_budget(
                 budget,
@@ -164,8 +224,8 @@ class VisionAgent:
         )
 
     @property
-    def learner(self) -> Learner:
-        """What improves actor-critics."""
+    def search(self) -> Learner:
+        """What improves actor-critics in imagination."""
         doubt, actor_critic = self.settings.doubt, self.settings.actor_critic
         judge = Judge(
             actor_critic,
@@ -173,56 +233,60 @@ class VisionAgent:
             is_doubt_differentiated=doubt.is_intrinsic_differentiated,
             is_outcome_averaged=doubt.is_outcome_averaged,
             is_counted=self.settings.is_counted,
-            dtype=self._dtype,
+            dtype=self.dtype,
         )
-        step = self.recipe.step(self.settings.step, actor_critic.actor_rate)
+        step = self.algorithm.step(self.settings.step, actor_critic.actor_rate)
         return Learner(judge, step, self.planner_budgets, unroll=self._unroll)
 
     @property
     def aims(self) -> Aim:
         """What the actor-critics are after."""
         doubt = self.settings.doubt
-        pessimism = doubt.pessimism if self.recipe.is_pessimistic else 0.0
-        entries = [Aim(1.0, doubt.optimism if self.recipe.is_optimistic else 0.0, pessimism)]
-        if self.recipe.explores:
+        pessimism = doubt.pessimism if self.algorithm.objective.is_pessimistic else 0.0
+        entries = [Aim(1.0, doubt.optimism if self.algorithm.objective.is_optimistic else 0.0, pessimism)]
+        if self.algorithm.explores:
             entries.append(Aim(0.0, doubt.intrinsic, pessimism))
         return aims(entries)
 
-    def init(self, key: PRNGKeyArray) -> VisionState:
+    def init(self, key: PRNGKeyArray) -> WorldModelState:
         """An agent that has learned nothing."""
-        here, settings = self.surroundings, self.settings
+        here, settings = self.spec, self.settings
         model_key, actor_key = jax.random.split(key)
         shape, num_costs = here.observation_shape, len(here.budgets)
         model = Packed.of(WorldModel.create(shape, here.action_dim, num_costs, settings.model, model_key))
         num_features = settings.model.deterministic + settings.model.stochastic
-        keys = jax.random.split(actor_key, 2)[: 1 + self.recipe.explores]
-        actor_critics = eqx.filter_vmap(lambda k: self.learner.init(num_features, here.action_dim, k))(keys)
-        starts = self.begin(settings.batch_size * settings.sequence_length).state
+        keys = jax.random.split(actor_key, 2)[: 1 + self.algorithm.explores]
+        actor_critics = eqx.filter_vmap(lambda k: self.search.init(num_features, here.action_dim, k))(keys)
+        num_starts = settings.batch_size * settings.sequence_length
+        sizes = (settings.model.deterministic, settings.model.stochastic)
+        starts = State(*(jnp.zeros((num_starts, size), jnp.float32) for size in sizes))
         # Arrays of their own: a program that takes the state over takes each only once.
         counts = (jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
-        return VisionState(model, self._model_optimiser.init(model.vector), actor_critics, starts, *counts)
+        return WorldModelState(model, self._model_optimiser.init(model.vector), actor_critics, starts, *counts)
 
     def learn(
         self,
-        state: VisionState,
+        state: WorldModelState,
         sample: Callable[[Any], Rows],
         draws: Any,
         keys: Key[Array, " update"],
         phase: Phase,
         reward_range: RewardRange | None = None,
-    ) -> tuple[VisionState, dict[str, Float[Array, " update"]]]:
+    ) -> tuple[WorldModelState, dict[str, Float[Array, " update"]]]:
         """The state after one update per key, and what was measured at each.
 
         `sample(draw)` gives the rows (batch, time) of one update, for every entry of `draws` along their first axis.
         `reward_range` are the least and the largest reward that there is evidence of, where that is known.
         Once the expansion is over the exploration's actor-critic rests, and the loop does not carry it.
         """
-        rests = phase is Phase.EXPLOITATION and self.recipe.explores
+        rests = phase is Phase.EXPLOITATION and self.algorithm.explores
         active = jax.tree.map(lambda leaf: leaf[: TASK + 1], state.actor_critics) if rests else state.actor_critics
 
         names: list[str] = []
 
-        def one(state: VisionState, inputs: tuple[Any, PRNGKeyArray]) -> tuple[VisionState, Float[Array, " measure"]]:
+        def one(
+            state: WorldModelState, inputs: tuple[Any, PRNGKeyArray]
+        ) -> tuple[WorldModelState, Float[Array, " measure"]]:
             draw, key = inputs
             state, measured = self.update(state, sample(draw), key, reward_range)
             names[:] = measured
@@ -238,8 +302,8 @@ class VisionAgent:
         return state, dict(zip(names, measures.T, strict=True))
 
     def update(
-        self, state: VisionState, rows: Rows, key: PRNGKeyArray, reward_range: RewardRange | None = None
-    ) -> tuple[VisionState, dict[str, Array]]:
+        self, state: WorldModelState, rows: Rows, key: PRNGKeyArray, reward_range: RewardRange | None = None
+    ) -> tuple[WorldModelState, dict[str, Array]]:
         """The state after one update from sequences (batch, time) of all actor-critics that `state` holds.
 
         The policies learn in the model as it is, from the states of the last batch, while the model learns from this
@@ -249,10 +313,10 @@ class VisionAgent:
         model_key, dream_key = jax.random.split(key)
         rows = rows._replace(reward=self.settings.reward_scale * rows.reward)
         num_active = state.actor_critics.actor.vector.shape[0]
-        batch = Batch(rows, self.settings.model, model_key, self._dtype, self._unroll)
+        batch = Batch(rows, self.settings.model, model_key, self.dtype, self._unroll)
         aims = jax.tree.map(lambda leaf: leaf[:num_active], self._bounded(self.aims, reward_range))
         keys = jax.random.split(dream_key, num_active)
-        policies = Policies(self.learner, state.actor_critics, aims, state.starts, keys)
+        policies = Policies(self.search, state.actor_critics, aims, state.starts, keys)
         taught, actor_critics, info = learn_both(state.model.tree, batch, policies)
         explained = taught.explained
         with jax.named_scope("model_step"):
@@ -276,7 +340,7 @@ class VisionAgent:
         for place, name in ((TASK, "task"), (EXPLORATION, "exploration"))[:num_active]:
             metrics |= {f"{name}/{entry}": value[place] for entry, value in info.items()}
         return (
-            VisionState(
+            WorldModelState(
                 Packed(weights, state.model.layout),
                 memory,
                 actor_critics,
@@ -293,7 +357,7 @@ class VisionAgent:
         Critics learn from what they say themselves, and may run away: one that promised a hundred times what there is
         to earn has cost a policy all that it knew. An optimist's bonus is nowhere recorded, and so not bounded.
         """
-        if reward_range is None or self.recipe.is_optimistic:
+        if reward_range is None or self.algorithm.objective.is_optimistic:
             return aims
         scale = self.settings.reward_scale / (1.0 - self.settings.actor_critic.discount)
         lowest, highest = (
@@ -302,41 +366,51 @@ class VisionAgent:
         )
         return aims._replace(lowest=lowest, highest=highest)
 
-    def begin(self, num_envs: int) -> Filter:
-        """What acting remembers before the first observation."""
-        sizes = self.settings.model
-        state = State(*(jnp.zeros((num_envs, size), jnp.float32) for size in (sizes.deterministic, sizes.stochastic)))
-        return Filter(state, jnp.zeros((num_envs, self.surroundings.action_dim), jnp.float32))
+    def policy(self, weights: PolicyWeights, mode: ActMode) -> "WorldModelPolicy":
+        """What decides with these weights."""
+        place = EXPLORATION if mode.role is Role.EXPLORATION else TASK
+        sizes = (self.settings.model.deterministic, self.settings.model.stochastic, self.spec.action_dim)
+        is_uniform = mode.role is Role.UNIFORM
+        return WorldModelPolicy(weights, place, is_uniform, mode.is_greedy, sizes, self._acting_dtype)
 
-    def see(self, mind: Mind, observation: Array) -> Float[Array, "environment feature"]:
-        """What the encoder makes of observations, a row for each: no environment needs another's."""
-        return cast(mind.model.tree.encoder, self._acting_dtype)(observation)
+    def learner(self, num_envs: int, num_seeds: int) -> "WorldModelLearner":
+        return WorldModelLearner(self, num_envs, num_seeds)
 
-    def act(
-        self,
-        mind: Mind,
-        memory: Filter,
-        seen: Float[Array, "environment feature"],
-        is_first: Bool[Array, " environment"],
-        key: PRNGKeyArray,
-        *,
-        policy: Policy,
-        is_greedy: bool = False,
-    ) -> tuple[Float[Array, "environment action"], Filter]:
-        """Actions for all environments, and what is remembered; greedy actions are the policy's medians."""
-        filter_key, action_key = jax.random.split(key)
-        model = cast(mind.model.tree, self._acting_dtype)
-        latent = model.step(memory.state, memory.action, seen, is_first, filter_key)
-        if policy is Policy.UNIFORM:
-            action = jax.random.uniform(action_key, memory.action.shape, jnp.float32, -1.0, 1.0)
-            return action, Filter(latent, action)
-        place = EXPLORATION if policy is Policy.EXPLORATION else TASK
-        packed = jax.tree.map(lambda leaf: leaf[place], mind.actors)
-        actor = cast(packed.tree, self._acting_dtype)
-        distribution = actor(latent.features)
-        noise = jax.random.normal(action_key, memory.action.shape, jnp.float32)
-        action = distribution.middle if is_greedy else distribution.sample(noise)
-        return action, Filter(latent, action)
+    def may_exploit(self, learned: Mapping[str, float | None]) -> bool:
+        is_checked = self.settings.is_handover_checked
+        return not is_checked or may_take_over(self.algorithm, self.planner_budgets, learned)
+
+    def predicted(self, role: Role, learned: Mapping[str, float | None], decided: float | None) -> list[dict[str, Any]]:
+        """By constraint, means over an epoch's updates of what was imagined of the acting policy.
+
+        `predicted_cost` and `predicted_pessimistic_cost` are of an episode: the mean over imagined decisions, times the
+        decisions of an episode. `predicted_return` is the pessimistic discounted cost return, which is what was held
+        against `planner_budget`. None where nothing was learned, or who acted was not imagined.
+        """
+        length, here = self.spec.num_decisions, self.spec
+        columns = []
+        for number, (name, budget, bound) in enumerate(
+            zip(here.cost_names, here.budgets, self.planner_budgets, strict=True)
+        ):
+            cost, pessimistic, returned = (
+                learned.get(f"{role.value}/{entry}_{number}") for entry in ("cost", "pessimistic_cost", "cost_return")
+            )
+            columns.append(
+                {
+                    "constraint": name,
+                    "budget": budget,
+                    "predicted_cost": None if cost is None else cost * length,
+                    "predicted_pessimistic_cost": None if pessimistic is None else pessimistic * length,
+                    "predicted_return": returned,
+                    "planner_budget": bound,
+                }
+            )
+        return columns
+
+    def forecasts(
+        self, learner: "WorldModelLearner", state: Any, episodes: Sequence[Rows], *, horizon: int, key: PRNGKeyArray
+    ) -> Forecasts:
+        return outcome_forecasts(self, state, episodes, horizon=horizon, key=key)
 
     @property
     def _unroll(self) -> int:
@@ -345,10 +419,10 @@ class VisionAgent:
     @property
     def _acting_dtype(self) -> Any:
         """A CPU decides in single precision: it would have to emulate any other."""
-        return jnp.float32 if prefers_products() else self._dtype
+        return jnp.float32 if prefers_products() else self.dtype
 
     @property
-    def _dtype(self) -> Any:
+    def dtype(self) -> Any:
         return PRECISIONS[self.settings.precision]
 
     @property

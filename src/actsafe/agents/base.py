@@ -1,0 +1,185 @@
+"""What every agent is: a policy to act with, and a learner that turns experience into a better one.
+
+A training loop, an evaluation, a calibration and a certificate know an agent by this alone:
+
+    state  = agent.init(key)                        all that changes while it learns
+    policy = learner.policy(state, mode)            what decisions are made with
+    memory = policy.begin(num_envs, key)
+    decision, memory = policy.act(memory, policy.encode(observation), percept)
+"""
+
+import abc
+import contextlib
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import equinox as eqx
+import jax
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from actsafe.agents.algorithms import Algorithm, Role
+from actsafe.agents.phases import Phase, Schedule
+from actsafe.envs.spec import EnvSpec
+
+
+class ActMode(NamedTuple):
+    """Whose decisions are made, and how."""
+
+    role: Role
+    task: str | None = None
+    """The task to maximise, where the role is `Role.TASK`; None for the environment's own."""
+    is_greedy: bool = False
+    """Whether to take the policy's median instead of a draw from it."""
+
+
+class Percept(NamedTuple):
+    """What arrives in every environment beside its observation."""
+
+    reward: Float[Array, " environment"]
+    costs: Float[Array, "environment constraint"]
+    is_first: Bool[Array, " environment"]
+    """The observation begins an episode: what was remembered is of another."""
+
+
+class Decision(NamedTuple):
+    """One decision in every environment."""
+
+    action: Float[Array, "environment action"]
+    value: Float[Array, " environment"]
+    """What the decision maker expects of the objective; NaN where it does not say."""
+    predicted_cost: Float[Array, " environment"]
+    """Pessimistic cost of the episode so far and of what is planned; NaN where nothing was checked."""
+    is_certified: Bool[Array, " environment"]
+    """A check found the predicted cost within the budget before the action was taken."""
+    is_fallback: Bool[Array, " environment"]
+    """Something else than what the search or the network chose is executed."""
+
+
+class Policy(eqx.Module):
+    """What decisions are made with: a pytree, whose static fields choose the program."""
+
+    @abc.abstractmethod
+    def begin(self, num_envs: int, key: PRNGKeyArray) -> Any:
+        """The memory before the first observation, which holds the random stream of all decisions."""
+
+    def encode(self, observation: Array) -> Array:
+        """What `act` needs of observations; row by row, so that it may be computed in parts."""
+        return observation
+
+    @abc.abstractmethod
+    def act(self, memory: Any, encoded: Array, percept: Percept) -> tuple[Decision, Any]:
+        """A decision for every environment, and the memory after it."""
+
+
+class Estimate(NamedTuple):
+    """A predicted cost beside the bound that it is compared with."""
+
+    cost: float | None
+    """None where it is not known."""
+    bound: float
+    what: str
+    """What the two numbers are, for people."""
+
+
+class Forecasts(NamedTuple):
+    """Errors of a model's forecasts on episodes that nothing was learned from."""
+
+    scores: Mapping[str, Float[Any, "n time coordinate"]]
+    """(truth - mean) / std by claim."""
+    meanings: Mapping[str, str]
+    """What the std of each claim is."""
+    coordinates: tuple[str, ...]
+    deciding: str
+    """The claim that the constraint relies on."""
+    is_safety: tuple[bool, ...]
+    """Of each coordinate, whether the constraint relies on it."""
+
+
+class EpochLearner(Protocol):
+    """Learning during one epoch."""
+
+    agent: Any
+    num_updates: int
+
+    def catch_up(self, buffer: Any, num_rows: int, num_steps: int) -> None:
+        """Do the updates that are due after so many rows of an environment and simulator steps of all."""
+        ...
+
+    def finish(self, buffer: Any, rows: Any, num_rows: int, num_steps: int) -> Mapping[str, Any]:
+        """Do what is due at the end, given all rows of the epoch; returns means of what was measured, by seed."""
+        ...
+
+
+class Learner(Protocol):
+    """The compiled side of an agent. Every state has a leading axis seed."""
+
+    def init(self, keys: PRNGKeyArray) -> Any:
+        """States of agents that have learned nothing."""
+        ...
+
+    def policy(self, state: Any, mode: ActMode) -> Policy:
+        """What decisions are made with in these states."""
+        ...
+
+    def epoch(self, state: Any, num_updates: int, keys: PRNGKeyArray, phase: Phase) -> EpochLearner:
+        """Learning from here on, in an epoch of this phase."""
+        ...
+
+    def compile_ahead(self, state: Any, buffer: Any, phase: Phase) -> None:
+        """Have a phase's programs compiled in the background, where that pays."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Agent(abc.ABC):
+    """The unchanging part: an environment's description, a row of the table, and settings."""
+
+    spec: EnvSpec
+    algorithm: Algorithm
+    settings: Any
+    schedule: Schedule
+
+    is_double: ClassVar[bool] = False
+    """Whether it computes in double precision."""
+    is_certifying: ClassVar[bool] = False
+    """Whether decisions are checked against the budget before they are taken."""
+    keeps_rows: ClassVar[bool] = True
+    """Whether it learns from a buffer of rows, or keeps what it needs in its state."""
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The tasks that it can be evaluated on."""
+        return (self.spec.task,)
+
+    def precision(self) -> contextlib.AbstractContextManager[Any]:
+        """A context in which JAX computes as precisely as this agent needs."""
+        return jax.enable_x64(self.is_double)
+
+    def role(self, phase: Phase) -> Role:
+        """Who acts in a phase."""
+        return self.algorithm.role(phase)
+
+    @property
+    @abc.abstractmethod
+    def num_ticks_at_once(self) -> int:
+        """Decisions of every environment between two stretches of learning, or in one compiled call."""
+
+    @abc.abstractmethod
+    def learner(self, num_envs: int, num_seeds: int) -> Learner:
+        """What acts and learns, compiled for so many environments and seeds."""
+
+    @abc.abstractmethod
+    def may_exploit(self, learned: Mapping[str, float | None]) -> bool:
+        """Whether the task's policy may act in place of the exploration's, going by what an epoch's updates measured."""
+
+    @abc.abstractmethod
+    def predicted(self, role: Role, learned: Mapping[str, float | None], decided: float | None) -> list[dict[str, Any]]:
+        """For every constraint, what an epoch's acting policy was predicted to cost: columns of the ledger.
+
+        `decided` is the largest predicted cost of the epoch's decisions, where they were checked.
+        """
+
+    @abc.abstractmethod
+    def forecasts(self, learner: Learner, state: Any, episodes: Sequence[Any], *, horizon: int, key: Any) -> Forecasts:
+        """How far the model's forecasts of these episodes, 1 to `horizon` decisions ahead, are off."""

@@ -1,0 +1,144 @@
+"""The safety ledger: for every epoch, seed and constraint, what was allowed, what was predicted, and what came.
+
+A row counts episodes. Whether an episode is over its budget is decided here and nowhere else.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from actsafe.agents.phases import Phase
+
+
+def is_over(cost: float | None, budget: float) -> bool:
+    """Whether an episode of this cost is over its budget. A cost that is not known, or not a number, is."""
+    return cost is None or not float(cost) <= float(budget)
+
+
+@dataclasses.dataclass(frozen=True)
+class LedgerRow:
+    """One epoch of one seed under one constraint. Costs are sums over an episode."""
+
+    epoch: int
+    seed: int
+    phase: str
+    role: str
+    """Who acted: `actsafe.agents.algorithms.Role`."""
+    constraint: str
+    budget: float
+    num_episodes: int
+    num_over: int
+    """Episodes over the budget, those that were cut off included where they are over it already."""
+    mean_cost: float | None
+    """Of episodes that ended; None where none did."""
+    max_cost: float | None
+    """Of all episodes."""
+    predicted_cost: float | None
+    """By the mean of the model."""
+    predicted_pessimistic_cost: float | None
+    """By the worst of the plausible models, or with a charge for uncertainty: what the constraint relies on."""
+    predicted_return: float | None = None
+    """The discounted pessimistic cost return that was held against `planner_budget`, where there is such a bound."""
+    planner_budget: float | None = None
+    num_decisions: int = 0
+    num_fallbacks: int = 0
+    """Decisions in which something else than the search's choice was executed."""
+    num_uncertified: int | None = None
+    """Decisions that were executed although no check found them within the budget; None where nothing is checked."""
+    inner_cost: float | None = None
+    """The largest cost at any simulator step, between decisions included."""
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether the agent answers for this row: neither S_0 nor random actions are its choice."""
+        return Phase(self.phase).is_judged
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> "LedgerRow":
+        """The row that was written; `ValueError` where an entry is missing, unknown or of another kind."""
+        fields = {field.name: field for field in dataclasses.fields(cls)}
+        unknown, missing = sorted(set(row) - set(fields)), sorted(set(fields) - set(row))
+        if unknown or missing:
+            raise ValueError(
+                f"a ledger's row has the wrong entries: {unknown or 'none'} unknown, {missing or 'none'} missing"
+            )
+        for name, value in row.items():
+            wanted = str if name in ("phase", "role", "constraint") else (int, float, type(None))
+            if not isinstance(value, wanted) or isinstance(value, bool):
+                raise ValueError(f"a ledger's row has {name} = {value!r}")
+        Phase(row["phase"])
+        return cls(**row)
+
+
+def ledger_rows(
+    heading: Mapping[str, Any],
+    outcomes: Sequence[Any],
+    constraints: Sequence[Mapping[str, Any]],
+    *,
+    is_certifying: bool,
+) -> list[LedgerRow]:
+    """A row per constraint: what was allowed and predicted, which `constraints` say, and what episodes cost.
+
+    Episodes that were cut off by the end of the epoch count towards the largest cost and those over the budget, as they
+    may have broken it already, not towards the mean.
+    """
+    shared = {
+        "num_episodes": len(outcomes),
+        "num_decisions": sum(outcome.num_decisions for outcome in outcomes),
+        "num_fallbacks": sum(outcome.num_fallbacks for outcome in outcomes),
+        "num_uncertified": sum(outcome.num_uncertified for outcome in outcomes) if is_certifying else None,
+        "inner_cost": max((o.inner_cost for o in outcomes if o.inner_cost is not None), default=None),
+    }
+    rows = []
+    for index, constraint in enumerate(constraints):
+        paid = [float(outcome.costs[index]) for outcome in outcomes]
+        ended = [float(outcome.costs[index]) for outcome in outcomes if outcome.is_ended]
+        counted = {
+            "num_over": sum(is_over(cost, constraint["budget"]) for cost in paid),
+            "mean_cost": float(np.mean(ended)) if ended else None,
+            "max_cost": max(paid, default=None),
+        }
+        rows.append(LedgerRow(**heading, **constraint, **shared, **counted))
+    return rows
+
+
+@dataclasses.dataclass(frozen=True)
+class Violations:
+    """Episodes against one budget, over some rows of a ledger."""
+
+    constraint: str
+    budget: float
+    num_over: int
+    num_episodes: int
+    worst: float
+    """The largest cost of an episode; infinite where one is not known."""
+    num_epochs: int
+    num_epochs_over: int
+    """Epochs whose mean cost is over the budget, or not known."""
+
+
+def violations(rows: Iterable[LedgerRow]) -> list[Violations]:
+    """Of the rows that the agent answers for, by constraint in the order of the ledger."""
+    found: dict[str, list[LedgerRow]] = {}
+    for row in rows:
+        found.setdefault(row.constraint, [])
+        if row.is_judged:
+            found[row.constraint].append(row)
+    return [
+        Violations(
+            constraint,
+            own[-1].budget if own else float("nan"),
+            sum(row.num_over for row in own),
+            sum(row.num_episodes for row in own),
+            max((np.inf if row.max_cost is None else row.max_cost for row in own if row.num_episodes), default=0.0),
+            len(own),
+            sum(is_over(row.mean_cost, row.budget) for row in own),
+        )
+        for constraint, own in found.items()
+    ]

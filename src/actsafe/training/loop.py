@@ -1,0 +1,336 @@
+"""The training loop: policies act, buffers fill, agents learn, tasks are evaluated.
+
+for every epoch:
+    for every cycle:   learn what is due, collect a block, append it
+    learn what is due, and what an epoch's end asks for
+    evaluate, hand over
+"""
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from actsafe.agents.algorithms import Role
+from actsafe.agents.base import ActMode, Agent, Policy
+from actsafe.agents.phases import Phase
+from actsafe.data.replay import make_replay
+from actsafe.data.rows import RowLayout, Rows, require_sound
+from actsafe.envs.base import EnvBatch
+from actsafe.envs.make import is_pure
+from actsafe.evidence.ledger import is_over
+from actsafe.training.collecting import Block, make_collector
+from actsafe.training.config import Config
+from actsafe.training.episodes import EpisodeOutcome, Episodes
+from actsafe.training.errors import ProblemError, UserError
+from actsafe.training.settings import ConfigError
+
+TRAINING = 0
+"""The random stream of an epoch's training; task k is evaluated with stream 1 + k."""
+
+
+class TrainState(NamedTuple):
+    """With the buffer, all that an epoch depends on."""
+
+    agent: Any
+    """With a leading axis seed."""
+    keys: PRNGKeyArray
+    """The root of every seed's random numbers."""
+    has_handed_over: Any
+    """Whether the task's policy has taken over from the exploration's."""
+    may_hand_over: Any
+    """Whether it may, going by the last epoch."""
+    num_steps: Any
+    """Simulator steps of all environments of a seed, evaluations aside."""
+    num_updates: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Rollout:
+    """The rows of an epoch or of an evaluation, with what was said of decisions; arrays (seed, environment, time)."""
+
+    blocks: tuple[Block, ...]
+
+    @property
+    def rows(self) -> Rows:
+        """To be learned from; observations are on the host."""
+        parts = [block.rows() for block in self.blocks]
+        return Rows(
+            *(np.concatenate([np.asarray(each) for each in field], axis=2) for field in zip(*parts, strict=True))
+        )
+
+    @property
+    def decisions(self) -> dict[str, np.ndarray]:
+        """What was said of every decision; rows that no decision followed are left out."""
+        return _joined([block.decisions for block in self.blocks if block.decisions])
+
+    @property
+    def info(self) -> dict[str, np.ndarray]:
+        return _joined([block.info for block in self.blocks])
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All of it by name, for a trajectory file."""
+        return {**self.rows._asdict(), **self.info, **self.decisions}
+
+
+def _joined(parts: list[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    if not parts:
+        return {}
+    return {name: np.concatenate([part[name] for part in parts], axis=2) for name in parts[0]}
+
+
+@dataclasses.dataclass(frozen=True)
+class Epoch:
+    """What an epoch brought."""
+
+    number: int
+    train_state: TrainState
+    buffer: Any
+    phase: Phase
+    role: Role
+    episodes: list[list[EpisodeOutcome]]
+    """Of training, by seed."""
+    evaluations: Mapping[str, list[list[EpisodeOutcome]]]
+    """By task and seed; empty where nothing was evaluated."""
+    learned: list[dict[str, Any]]
+    """By seed, means of what was measured while learning; empty where nothing was learned."""
+    trajectory: dict[str, np.ndarray]
+    """Arrays (seed, environment, time, ...) of training, and of each task's evaluation with the task in the name."""
+    num_steps: int
+    num_updates: int
+    seconds: dict[str, float]
+
+
+class Loop:
+    """Agents, one for each seed, in their environments.
+
+    What an epoch brings depends on the train state, the buffer and the epoch's number, and on nothing else:
+    environments begin anew, and all random numbers are derived from a seed's key and the number.
+    """
+
+    def __init__(self, config: Config, envs: EnvBatch, agent: Agent) -> None:
+        self.config, self.envs, self.agent = config, envs, agent
+        self.num_seeds = len(config.seeds)
+        self.num_ticks = self.ticks_of(config.schedule.episodes_per_epoch * config.num_envs)
+        self.steps_per_tick = config.num_envs * envs.spec.action_repeat
+        self.on_steps: Callable[[int], None] = lambda num_steps: None
+        self.learner = agent.learner(config.num_envs, self.num_seeds)
+        self._collector = make_collector(envs, self.num_seeds)
+
+    @property
+    def layout(self) -> RowLayout:
+        """Of the buffer: the environments of a seed follow each other."""
+        spec, num_envs = self.envs.spec, self.num_seeds * self.config.num_envs
+        shape = (spec.observation_shape, self.envs.observation_dtype, spec.action_dim, len(spec.cost_names))
+        return RowLayout(num_envs, max(1, self.config.rows_per_env), *shape)
+
+    def ticks_of(self, num_episodes: int) -> int:
+        """Ticks in which the environments of a seed together end so many episodes that have their full length."""
+        return -(-num_episodes // self.config.num_envs) * (self.envs.spec.num_decisions + 1)
+
+    def begin(self) -> TrainState:
+        """The train state of a run that has not begun."""
+        keys = jnp.stack([jax.random.key(seed) for seed in self.config.seeds])
+        roots = jax.vmap(lambda key: jax.random.split(key, 3)[2])(keys)
+        # Arrays of their own: a program that takes the state over takes each only once.
+        no, zero = (jnp.zeros((), bool) for _ in range(2)), (jnp.zeros((), jnp.int32) for _ in range(2))
+        return TrainState(self.learner.init(keys), roots, *no, *zero)
+
+    def make_buffer(self) -> Any:
+        """An empty buffer; None for agents that keep what they need in their state."""
+        return make_replay(*self.layout) if self.agent.keeps_rows else None
+
+    def epoch(self, number: int, train_state: TrainState, buffer: Any) -> Epoch:
+        """One epoch of training, and the evaluation after it where one is due. State and buffer are given up."""
+        with self.agent.precision():
+            return self._epoch(number, train_state, buffer)
+
+    def _epoch(self, number: int, before: TrainState, buffer: Any) -> Epoch:
+        started = time.perf_counter()
+        phase = self._phase(number, before)
+        mode = ActMode(self.agent.role(phase))
+        keys = self._keys(before, number, TRAINING)
+        session = self.learner.epoch(before.agent, int(before.num_updates), _folded(keys, 1), phase)
+        num_steps, num_rows = int(before.num_steps), (number - 1) * self.num_ticks
+        num_ticks = self.num_ticks if number else self.config.schedule.seed_decisions + 1
+        episodes, blocks = Episodes(self.envs.spec), []
+        self._compile_ahead(number, before.agent, buffer)
+        policy = self.learner.policy(session.agent, mode)
+        self._collector.begin(policy, self._env_seeds(number, TRAINING), keys)
+        for collect in self._cycles(num_ticks):
+            session.catch_up(buffer, num_rows, num_steps)
+            if session.agent is not before.agent:
+                policy = self.learner.policy(session.agent, mode)
+            with self._explained(f"epoch {number}"):
+                block = collect(policy)
+                rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), block.rows())
+                require_sound(rows, self.envs.name)
+            buffer = buffer.append(rows) if buffer is not None else None
+            episodes.add(block)
+            if not self.agent.keeps_rows:
+                blocks.append(block)
+            num_rows += block.reward.shape[2]
+            num_steps += block.num_decisions * self.envs.spec.action_repeat
+        outcomes = episodes.outcomes()
+        self._require_safe_seed(phase, outcomes)
+        explored = time.perf_counter()
+        rollout = Rollout(tuple(blocks))
+        kept_rows = rollout.rows if blocks else None
+        learned = _by_seed(session.finish(buffer, kept_rows, num_rows, num_steps), self.num_seeds)
+        may_hand_over = all(self.agent.may_exploit(_numbers(each)) for each in learned)
+        after = TrainState(
+            session.agent,
+            before.keys,
+            np.asarray(bool(before.has_handed_over) or phase is Phase.EXPLOITATION),
+            np.asarray(may_hand_over),
+            np.int32(num_steps),
+            np.int32(session.num_updates),
+        )
+        trained = time.perf_counter()
+        trajectory = rollout.arrays() if blocks else {}
+        evaluations = {}
+        if self.config.is_evaluated(number):
+            for place, task in enumerate(self.agent.tasks):
+                rollout, found = self._evaluated(after, number, task, 1 + place, self.config.evaluation_episodes)
+                evaluations[task] = found
+                if not self.agent.keeps_rows:
+                    trajectory |= {f"{task}/{name}": value for name, value in rollout.arrays().items()}
+        ended = time.perf_counter()
+        return Epoch(
+            number,
+            after,
+            buffer,
+            phase,
+            mode.role,
+            outcomes,
+            evaluations,
+            learned,
+            trajectory,
+            num_steps - int(before.num_steps),
+            session.num_updates - int(before.num_updates),
+            {
+                "seconds": ended - started,
+                "train_seconds": trained - started,
+                "collect_seconds": explored - started,
+                "evaluate_seconds": ended - trained,
+            },
+        )
+
+    def evaluate(
+        self, train_state: TrainState, task: str, num_episodes: int, *, epoch: int, stream: int, is_greedy: bool = True
+    ) -> tuple[Rollout, list[list[EpisodeOutcome]]]:
+        """Episodes of a task's policy by seed, from which nothing is learned; `epoch` and `stream` choose random numbers."""
+        with self.agent.precision():
+            return self._evaluated(train_state, epoch, task, stream, num_episodes, is_greedy=is_greedy)
+
+    def _evaluated(
+        self, state: TrainState, epoch: int, task: str, stream: int, num_episodes: int, *, is_greedy: bool = True
+    ) -> tuple[Rollout, list[list[EpisodeOutcome]]]:
+        mode = ActMode(Role.TASK, task, is_greedy)
+        blocks = tuple(self.rollout(state, mode, self.ticks_of(num_episodes), epoch=epoch, stream=stream))
+        episodes = Episodes(self.envs.spec)
+        for block in blocks:
+            episodes.add(block)
+        # As many of each environment: otherwise those that end early would have more of a say.
+        return Rollout(blocks), episodes.first(num_episodes)
+
+    def rollout(self, state: TrainState, mode: ActMode, num_ticks: int, *, epoch: int, stream: int) -> Iterator[Block]:
+        """Blocks of ticks under the policies of a mode. Call within the agent's precision."""
+        policy = self.learner.policy(state.agent, mode)
+        self._collector.begin(policy, self._env_seeds(epoch, stream), self._keys(state, epoch, stream))
+        for collect in self._cycles(num_ticks):
+            with self._explained(f"the evaluation after epoch {epoch}"):
+                block = collect(policy)
+            yield block
+
+    def _cycles(self, num_ticks: int) -> Iterator[Callable[[Policy], Block]]:
+        """What collects each cycle's block; a last tick that is left over is a row without a decision."""
+        at_once, left = self.agent.num_ticks_at_once, num_ticks
+        while left:
+            count = min(at_once, left)
+            if left == 1:
+                yield lambda policy: self._collector.last_row()
+            else:
+                yield lambda policy, count=count: self._collector.collect(policy, count)
+            left -= count
+            self.on_steps(count * self.steps_per_tick)
+
+    def _phase(self, number: int, state: TrainState) -> Phase:
+        """The schedule's, but that the expansion goes on until the task's policy may take over."""
+        phase = self.config.phase(number)
+        is_held_back = not (bool(state.has_handed_over) or bool(state.may_hand_over) or number <= 1)
+        return Phase.EXPANSION if phase is Phase.EXPLOITATION and is_held_back else phase
+
+    def _compile_ahead(self, number: int, state: Any, buffer: Any) -> None:
+        """Where compiling takes longest, let this phase's program and the last one's be compiled beside all else."""
+        for epoch in (number, self.config.num_units):
+            self.learner.compile_ahead(state, buffer, self.config.phase(epoch))
+
+    def _require_safe_seed(self, phase: Phase, outcomes: list[list[EpisodeOutcome]]) -> None:
+        costs = [outcome.costs for of_seed in outcomes for outcome in of_seed]
+        if phase is not Phase.SEED or not costs:
+            return
+        for budget, spent in zip(self.envs.spec.budgets, np.max(costs, axis=0), strict=True):
+            if is_over(spent, budget):
+                raise ProblemError(
+                    f"the safe seed policy (zero input) is not safe here: it cost {spent:g}, and the budget is "
+                    f"{budget:g}. Raise the budget, or start the environment where zero input is safe"
+                )
+
+    def _keys(self, state: TrainState, epoch: int, stream: int) -> PRNGKeyArray:
+        return _folded(_folded(state.keys, epoch), stream)
+
+    def _env_seeds(self, epoch: int, stream: int) -> list[int]:
+        """For the environments of every seed."""
+        numbers = [np.random.SeedSequence((seed, epoch, stream)) for seed in self.config.seeds]
+        return [int(each.generate_state(1)[0]) for each in numbers]
+
+    @contextlib.contextmanager
+    def _explained(self, when: str) -> Iterator[None]:
+        """A context in which what environments raise becomes a `ProblemError`."""
+        try:
+            yield
+        except ValueError as error:
+            if isinstance(error, UserError):
+                raise
+            raise ProblemError(
+                f"in {when}: {error} Nothing of this epoch was recorded, and the epochs before it are kept; once the "
+                "cause is mended, resume the run"
+            ) from error
+
+
+def _folded(keys: PRNGKeyArray, number: int) -> PRNGKeyArray:
+    return jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, number)
+
+
+def _by_seed(measured: Mapping[str, Any], num_seeds: int) -> list[dict[str, Any]]:
+    """What was measured with a leading axis seed, as plain values of every seed."""
+    values = {name: np.asarray(value).tolist() for name, value in measured.items()}
+    return [{name: value[seed] for name, value in values.items()} for seed in range(num_seeds)]
+
+
+def _numbers(learned: Mapping[str, Any]) -> dict[str, float | None]:
+    return {name: value for name, value in learned.items() if isinstance(value, int | float)}
+
+
+def make_loop(config: Config) -> Loop:
+    """The loop of a run: its environments and its agent, or `ConfigError`."""
+    with jax.enable_x64(config.agent.is_double):
+        is_shared = is_host_shared(config)
+        envs = config.make_envs(config.num_envs * len(config.seeds) if is_shared else config.num_envs)
+        try:
+            return Loop(config, envs, config.make_agent(envs))
+        except ValueError as error:
+            envs.close()
+            raise error if isinstance(error, ConfigError) else ConfigError(str(error)) from error
+
+
+def is_host_shared(config: Config) -> bool:
+    """Whether the environments of all seeds are one batch on the host."""
+    return not is_pure(config.env)
