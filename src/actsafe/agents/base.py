@@ -12,7 +12,7 @@ import abc
 import contextlib
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -96,6 +96,7 @@ class Forecasts(NamedTuple):
     """Of each coordinate, whether the constraint relies on it."""
 
 
+@runtime_checkable
 class EpochLearner(Protocol):
     """Learning during one epoch."""
 
@@ -111,6 +112,7 @@ class EpochLearner(Protocol):
         ...
 
 
+@runtime_checkable
 class Learner(Protocol):
     """The compiled side of an agent. Every state has a leading axis seed."""
 
