@@ -1,78 +1,113 @@
-"""From run folders to one small results file: every number that a claim rests on, and where it was made."""
+"""From run folders to one small results file, for every agent alike: all numbers that a claim rests on, and where they
+were made."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from actsafe.agents.recipes import RECIPES
+from actsafe.agents.algorithms import order
+from actsafe.agents.phases import Phase
+from actsafe.evidence.binomial import clopper_pearson
+from actsafe.evidence.ledger import LedgerRow, violations
 from actsafe.training import provenance
 from actsafe.training.run import RunFolder
-from actsafe.training.storage import StorageError, read_json, write_json
+from actsafe.training.storage import StorageError, finite, read_json, write_text
 
-RESULTS_SCHEMA = 1
+RESULTS_SCHEMA = 2
+SUBJECT = ("env", "task", "agent")
+"""What all runs of a file have in common."""
 
 NOTES = (
-    "Lists have an entry per planned episode, 1 to N; the seed episode (zero input) is left out. null: not evaluated.",
-    "exploration_cost is the sum of costs at decision states, which counts against the budget; exploration_inner_cost "
-    "the largest cost at any simulator step between them.",
-    "confidence_multiplier is the one an episode was planned with, per state coordinate.",
-    "Seeds of an algorithm are computed side by side in one program: seconds is the wall time of that batch, "
-    "compilation and evaluations included, divided by its seeds; seconds_batch is the undivided time.",
+    "epochs has an entry per epoch; what comes before the first (zero input, where there is any) is left out. null: "
+    "not known, not evaluated, or not finite. steps are simulator steps of all environments of the seed so far.",
+    "episodes_over, mean_cost, max_cost and what was predicted are by constraint. An episode is over the budget where "
+    "its cost is larger or not known; episodes cut off by the epoch's end count, and mean_cost leaves them out.",
+    "inner_cost is the largest cost at any simulator step, between decisions included.",
+    "num_fallbacks counts decisions in which something else than the search's choice was executed, num_uncertified "
+    "those executed although no check found them within the budget (null: nothing is checked before it is taken).",
+    "multiplier is the confidence multiplier that an epoch was planned with, coverage the share of its predictions "
+    "that the multiplier after it covers, by state coordinate. is_feasible is the share of updates of the acting "
+    "policy in which all margins were positive. predicted_return is what was held against planner_budget.",
+    "The summary counts the epochs that an algorithm answers for, neither zero input nor the random warm-up; intervals "
+    "are exact (Clopper and Pearson, 95 %). A total cost takes an epoch's mean for each of its episodes. 'late' is the "
+    "last tenth of epochs, random_return the mean over the warm-up.",
+    "seconds are those of a run's epochs, compilation and evaluations included; of seeds that were computed in one "
+    "program they are divided by seeds_in_batch. wall_seconds are those of the processes, from their start to their "
+    "last epoch's end.",
 )
-
-
-class Kind(NamedTuple):
-    """How the runs of one half of ActSafe are put together."""
-
-    notes: tuple[str, ...]
-    """What the entries mean."""
-    algorithms: tuple[str, ...]
-    """In their order."""
-    summarise: Callable[[Sequence[Mapping[str, Any]]], dict[str, dict[str, Any]]]
-    """What the runs of each algorithm come to."""
-
-
-_FROM_METRICS = (
-    "exploration_cost",
-    "exploration_inner_cost",
-    "swing_up_return",
-    "swing_up_cost",
-    "keep_down_return",
-    "keep_down_cost",
-    "upright",
-)
-_FROM_LEDGER = ("predicted_pessimistic_cost", "confidence_multiplier", "fallbacks", "uncertified")
+_PREDICTED = ("predicted_cost", "predicted_pessimistic_cost", "predicted_return", "planner_budget")
+_BY_CONSTRAINT = {"episodes_over": "num_over", **{name: name for name in ("mean_cost", "max_cost", *_PREDICTED)}}
+"""Entries of an epoch that have a value for each constraint, and what the ledger calls them."""
+_COUNTED = ("episodes", "over", "goals", "fallbacks", "uncertified")
+"""Of an evaluation."""
+_OF_DECISIONS = ("num_decisions", "num_fallbacks", "num_uncertified", "inner_cost")
 
 
 def entries(folder: RunFolder) -> list[dict[str, Any]]:
     """One entry per seed of a run, as far as it is committed."""
-    config = folder.config
-    rows = {"metrics": _by_seed(folder.rows("metrics")), "ledger": _by_seed(folder.rows("ledger"))}
-    seconds = sum(timing["seconds"] for timing in folder.timing())
+    config, spec = folder.config, folder.spec
+    metrics, ledger = folder.rows("metrics"), [LedgerRow.from_json(row) for row in folder.rows("ledger")]
+    timing, num_seeds = folder.timing(), len(config.seeds)
     shared = {
+        "env": config.env,
+        "task": spec.task,
         "algorithm": config.algorithm,
-        "problem": config.problem,
-        "budget": config.make_problem().budget,
+        "agent": config.agent.kind,
+        "budgets": dict(zip(spec.cost_names, spec.budgets, strict=True)),
         "settings": config.to_json(),
-        **computed_where(folder),
-        "seconds": seconds / len(config.seeds),
-        "seconds_batch": seconds,
-        "seeds_in_batch": len(config.seeds),
+        **_computed_where(folder),
+        "seconds": sum(each["seconds"] for each in timing) / num_seeds,
+        "seeds_in_batch": num_seeds,
+        "wall_seconds": _wall_seconds([each.get("process_seconds") for each in timing[1:]]),
     }
+    runs = []
+    for seed in config.seeds:
+        own = [row for row in metrics if row["seed"] == seed]
+        promised = [[row for row in ledger if (row.seed, row.epoch) == (seed, entry["epoch"])] for entry in own]
+        planned_with = [None, *(row["learning"].get("confidence_multiplier") for row in own)]
+        epochs = [
+            _epoch(*of_epoch) for of_epoch in zip(own, promised, planned_with, strict=False) if of_epoch[0]["epoch"]
+        ]
+        runs.append({"seed": seed, **shared, "steps": epochs[-1]["steps"] if epochs else 0, "epochs": epochs})
+    return runs
+
+
+def _epoch(metrics: Mapping[str, Any], ledger: Sequence[LedgerRow], multiplier: Any) -> dict[str, Any]:
+    """One epoch of one seed."""
+    learned, first = metrics["learning"], ledger[0]
+    return {
+        **{name: metrics[name] for name in ("epoch", "phase", "role", "steps", "updates")},
+        "episodes": first.num_episodes,
+        "mean_return": metrics["return"],
+        **{name: {row.constraint: getattr(row, entry) for row in ledger} for name, entry in _BY_CONSTRAINT.items()},
+        **{name: getattr(first, name) for name in _OF_DECISIONS},
+        "multiplier": multiplier,
+        "coverage": learned.get("coverage"),
+        "is_feasible": learned.get(f"{metrics['role']}/is_feasible"),
+        "evaluation": metrics["evaluation"],
+    }
+
+
+def ledger(run: Mapping[str, Any]) -> list[LedgerRow]:
+    """The safety ledger of an entry of `runs`: a row per epoch and constraint."""
     return [
-        {
-            "seed": seed,
-            **shared,
-            **{key: [row.get(key) for row in rows["metrics"].get(seed, ())] for key in _FROM_METRICS},
-            **{key: [row.get(key) for row in rows["ledger"].get(seed, ())] for key in _FROM_LEDGER},
-        }
-        for seed in config.seeds
+        LedgerRow(
+            **{name: epoch[name] for name in ("epoch", "phase", "role", *_OF_DECISIONS)},
+            seed=run["seed"],
+            constraint=constraint,
+            budget=budget,
+            num_episodes=epoch["episodes"],
+            **{entry: epoch[name][constraint] for name, entry in _BY_CONSTRAINT.items()},
+        )
+        for epoch in run["epochs"]
+        for constraint, budget in run["budgets"].items()
     ]
 
 
-def computed_where(folder: RunFolder) -> dict[str, Any]:
+def _computed_where(folder: RunFolder) -> dict[str, Any]:
     """The command that began a run, and the machines that did it."""
     sessions = folder.sessions()
     machines = [session["machine"] for session in sessions]
@@ -85,57 +120,113 @@ def computed_where(folder: RunFolder) -> dict[str, Any]:
     }
 
 
-def _by_seed(rows: Iterable[Mapping[str, Any]]) -> dict[int, list[Mapping[str, Any]]]:
-    """The rows of planned episodes, by seed."""
-    found: dict[int, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        if row["episode"] > 0:
-            found.setdefault(row["seed"], []).append(row)
-    return found
+def _wall_seconds(since_start: Sequence[float | None]) -> float | None:
+    """Of all processes, each of which counts from its own start; not known where one did not say."""
+    known = [now for now in since_start if now is not None]
+    if len(known) < len(since_start):
+        return None
+    return float(sum(now for now, following in zip(known, [*known[1:], 0.0], strict=True) if following < now))
 
 
 def summarise(runs: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """What the runs of each algorithm come to, in the order of the recipe table."""
-    names = [name for name in RECIPES if any(run["algorithm"] == name for run in runs)]
+    """What the runs of each algorithm come to, in the order of the table of algorithms."""
+    names = order({run["algorithm"] for run in runs})
     return {name: _summary([run for run in runs if run["algorithm"] == name]) for name in names}
 
 
 def _summary(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    # A cost that is not known counts as infinite, hence as over any budget.
-    costs = [[np.inf if cost is None else cost for cost in run["exploration_cost"]] for run in runs]
-    over = [sum(cost > run["budget"] for cost in paid) for paid, run in zip(costs, runs, strict=True)]
-    totals = [sum(paid) for paid in costs]
-    returns = [value for run in runs if (value := last_known(run["swing_up_return"])) is not None]
-    quartiles = np.quantile(returns, [0.25, 0.5, 0.75]).tolist() if returns else [None] * 3
+    rows = [[row for row in ledger(run) if row.is_judged] for run in runs]
+    first = next(iter(runs[0]["budgets"]))
+    decided = [row for own in rows for row in own if row.constraint == first]
+    num_decisions = sum(row.num_decisions for row in decided)
+    unchecked = [row.num_uncertified for row in decided]
+    warm_up = [epoch for run in runs for epoch in run["epochs"] if epoch["phase"] == Phase.WARM_UP.value]
     return {
         "seeds": len(runs),
-        "episodes": sum(len(paid) for paid in costs),
-        "episodes_over_budget": sum(over),
-        "seeds_with_violation": sum(count > 0 for count in over),
-        "episodes_with_cost": sum(cost > 0 for paid in costs for cost in paid),
-        "total_cost_median": float(np.median(totals)),
-        "total_cost_max": float(np.max(totals)),
-        "swing_up_return_median": quartiles[1],
-        "swing_up_return_quartiles": [quartiles[0], quartiles[2]],
-        "upright": sum(bool(last_known(run["upright"])) for run in runs),
+        "steps": [run["steps"] for run in runs],
+        "costs": _costs(rows),
+        "random_return": _mean(epoch["mean_return"] for epoch in warm_up),
+        "late_return": _mean(epoch["mean_return"] for run in runs for epoch in _late(run["epochs"])),
+        "evaluation": _evaluations(runs),
+        "num_decisions": num_decisions,
+        "share_fallbacks": sum(row.num_fallbacks for row in decided) / max(1, num_decisions),
+        "share_uncertified": None if None in unchecked else sum(n or 0 for n in unchecked) / max(1, num_decisions),
         "seconds_median": float(np.median([run["seconds"] for run in runs])),
-        "different_settings": num_different_settings(runs),
+        "minutes": [None if run["wall_seconds"] is None else run["wall_seconds"] / 60.0 for run in runs],
+        "different_settings": _num_different_settings(runs),
     }
 
 
+def _costs(by_run: Sequence[Sequence[LedgerRow]]) -> dict[str, dict[str, Any]]:
+    """By constraint, episodes over the budget and costs, of the judged rows of each run."""
+    found = {}
+    for each in violations(row for rows in by_run for row in rows):
+        own = [[row for row in rows if row.constraint == each.constraint] for rows in by_run]
+        totals = [sum(_total(row) for row in rows) for rows in own]
+        late = [cost for rows in own for row in _late(rows) if (cost := row.mean_cost) is not None]
+        found[each.constraint] = {
+            "budget": each.budget,
+            "episodes": each.num_episodes,
+            "episodes_over": each.num_over,
+            "interval": clopper_pearson(each.num_over, each.num_episodes),
+            "seeds_over": sum(any(row.num_over for row in rows) for rows in own),
+            "epochs": each.num_epochs,
+            "epochs_over": each.num_epochs_over,
+            "worst_cost": each.worst,
+            "total_cost_median": float(np.median(totals)),
+            "total_cost_max": max(totals),
+            "late_cost": _mean(late),
+        }
+    return found
+
+
+def _total(row: LedgerRow) -> float:
+    """What the episodes of an epoch cost together; infinite where that is not known."""
+    cost = row.max_cost if row.mean_cost is None else row.mean_cost
+    if not row.num_episodes:
+        return 0.0
+    return np.inf if cost is None else row.num_episodes * cost
+
+
+def _evaluations(runs: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """By task, what the last evaluation of every run came to."""
+    last = [last_known([epoch["evaluation"] or None for epoch in run["epochs"]]) or {} for run in runs]
+    found = {}
+    for task in dict.fromkeys(task for evaluation in last for task in evaluation):
+        own = [evaluation[task] for evaluation in last if task in evaluation]
+        returns = [each["return"] for each in own if each["return"] is not None]
+        low, median, high = np.quantile(returns, [0.25, 0.5, 0.75]).tolist() if returns else [None] * 3
+        found[task] = {
+            "return_median": median,
+            "return_quartiles": [low, high],
+            "costs": {name: _mean(each["costs"][name] for each in own) for name in own[0]["costs"]},
+            **{name: _sum(each[name] for each in own) for name in _COUNTED},
+        }
+    return found
+
+
+def _late(values: Sequence[Any]) -> Sequence[Any]:
+    return values[-max(1, len(values) // 10) :]
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
 def last_known(values: Sequence[Any]) -> Any:
-    """The last value that is not None: an evaluation is not made after every episode."""
+    """The last value that is not None: an evaluation is not made after every epoch."""
     return next((value for value in reversed(values) if value is not None), None)
 
 
-def num_different_settings(runs: Sequence[Mapping[str, Any]]) -> int:
+def _num_different_settings(runs: Sequence[Mapping[str, Any]]) -> int:
     """With how many settings, seeds aside, the runs were made: 1 where results may be taken together."""
-    different: list[dict[str, Any]] = []
-    for run in runs:
-        settings = {key: value for key, value in run["settings"].items() if key not in ("seed", "seeds")}
-        if settings not in different:
-            different.append(settings)
-    return len(different)
+    return len({json.dumps({**run["settings"], "seeds": None}, sort_keys=True) for run in runs})
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -143,52 +234,84 @@ def read(path: Path) -> dict[str, Any]:
     content = read_json(path)
     if not isinstance(content, dict) or not isinstance(content.get("runs"), list):
         raise StorageError(f"{path} is not a results file: it lacks a list of runs. Name another file")
-    if not isinstance(content.get("schema"), int) or content["schema"] > RESULTS_SCHEMA:
+    schema = content.get("schema")
+    if not isinstance(schema, int) or schema > RESULTS_SCHEMA:
         raise StorageError(
-            f"{path} has results schema {content.get('schema')!r}, and this actsafe writes {RESULTS_SCHEMA}. "
-            "It is left as it is; install a newer actsafe, or name another file"
+            f"{path} has results schema {schema!r}, and this actsafe writes {RESULTS_SCHEMA}. It is left as it is; "
+            "install a newer actsafe, or name another file"
+        )
+    if schema < RESULTS_SCHEMA:
+        raise StorageError(
+            f"{path} has results schema {schema}, of actsafe 0.1, whose entries mean something else. It is left as it "
+            "is: name another file with --results, and `actsafe reproduce` makes it anew"
         )
     return content
 
 
 def merge(
-    path: Path,
-    runs: Sequence[Mapping[str, Any]],
-    *,
-    command: str,
-    kind: Kind,
-    reference: Mapping[str, Any] | None = None,
+    path: Path, runs: Sequence[Mapping[str, Any]], *, command: str, reference: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The content that `path` has now: `runs` replace those of the same problem, algorithm and seed; others stay."""
+    """The content that `path` has now: `runs` replace those of the same algorithm and seed; others stay."""
     before = read(path) if path.exists() else {"runs": [], "reference": None}
-    is_new = {_identity(run) for run in runs}
-    kept = [run for run in before["runs"] if _identity(run) not in is_new]
-    order = {name: n for n, name in enumerate(kind.algorithms)}
-    merged = sorted([*kept, *runs], key=lambda run: (run["problem"], order.get(run["algorithm"], 99), run["seed"]))
+    is_new = {(run["algorithm"], run["seed"]) for run in runs}
+    kept = [run for run in before["runs"] if (run["algorithm"], run["seed"]) not in is_new]
+    require_one_subject([*before["runs"], *runs], f"Name another file than {path}")
+    names = order({run["algorithm"] for run in [*kept, *runs]})
+    merged = sorted([*kept, *runs], key=lambda run: (names.index(run["algorithm"]), run["seed"]))
     content = {
         "schema": RESULTS_SCHEMA,
         "command": command,
         "machine": _machine_of(merged),
-        "notes": list(kind.notes),
-        "summary": kind.summarise(merged),
+        "notes": list(NOTES),
+        "summary": summarise(merged),
         "reference": reference if reference is not None else before.get("reference"),
         "runs": merged,
     }
-    write_json(path, content)
-    return content
+    write_text(path, _text(content))
+    return finite(content)
+
+
+def require_one_subject(runs: Sequence[Mapping[str, Any]], advice: str) -> None:
+    """Raise `StorageError` unless all runs are of one environment, task and kind of agent."""
+    subjects = list(dict.fromkeys(tuple(run[name] for name in SUBJECT) for run in runs))
+    if len(subjects) > 1:
+        got = " and ".join(f"{env} (task {task}, agent {agent})" for env, task, agent in subjects)
+        raise StorageError(f"got runs of {got}; expected one environment, task and agent. {advice}")
+
+
+def _text(content: dict[str, Any]) -> str:
+    """As JSON, with a line per epoch: indented, epochs would be most of a file that nobody reads."""
+    epochs = [json.dumps(finite(epoch)) for run in content["runs"] for epoch in run["epochs"]]
+    runs = [{**run, "epochs": ["epoch" for _ in run["epochs"]]} for run in content["runs"]]
+    *parts, end = json.dumps(finite({**content, "runs": runs}), indent=1).split('    "epoch"')
+    return "".join(f"{part}    {epoch}" for part, epoch in zip(parts, epochs, strict=True)) + end + "\n"
 
 
 def _machine_of(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Where all runs were computed, if that was one machine; else the one that writes.
 
-    They need not see the same: whoever only watches runs leaves the accelerator to them.
+    They need not see the same: a process that only watches runs leaves the accelerator to them.
     """
     first = runs[0].get("machine") if runs else None
     return first if first and all(run.get("machine") == first for run in runs) else provenance.machine()
 
 
-def _identity(run: Mapping[str, Any]) -> tuple[str, str, int]:
-    return run["problem"], run["algorithm"], run["seed"]
+def rows(path: Path) -> list[dict[str, Any]]:
+    """A results file as tidy rows: a flat dictionary per run and epoch, for instance for a data frame.
+
+    Entries by constraint, task or coordinate have its name or place behind a slash: `mean_cost/cost`.
+    """
+    heading = (*SUBJECT, "algorithm", "seed", "budgets")
+    return [
+        _flat({**{name: run[name] for name in heading}, **epoch})
+        for run in read(path)["runs"]
+        for epoch in run["epochs"]
+    ]
 
 
-GP = Kind(NOTES, tuple(RECIPES), summarise)
+def _flat(values: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
+    found = {}
+    for name, value in values.items():
+        nested = dict(enumerate(value)) if isinstance(value, list) else value
+        found |= _flat(nested, f"{prefix}{name}/") if isinstance(nested, Mapping) else {f"{prefix}{name}": value}
+    return found
