@@ -28,8 +28,6 @@ class Folder(RunFolder):
         self.config, self.told = config, {"metrics": metrics, "ledger": ledger}
         names, budgets = tuple(BUDGETS), tuple(BUDGETS.values())
         self.spec = type("Spec", (), {"task": "reach", "cost_names": names, "budgets": budgets})
-            "Spec", (), {"task": "reach", "cost_names": tuple(BUDGETS), "budgets": tuple(BUDGETS.values())}
-        )
 
     def rows(self, what):
         return self.told[what]
