@@ -49,13 +49,17 @@ class Algorithm:
     step: StepMaker = lbsgd
     """How gradient-based search keeps to the budgets. A planner keeps to them by its penalty, unless this is
     `unconstrained`."""
-    models: tuple[str, ...] = ("gp", "rssm")
-    """The models, as `Config.agent.model` names them, that the row makes sense with."""
+    models: tuple[str, ...] | None = None
+    """The kinds of agents, by their `kind`, that the row makes sense with; None for any."""
 
     def role(self, phase: Phase) -> Role:
         """Who acts in this phase."""
         roles = {Phase.SEED: Role.SEED, Phase.WARM_UP: Role.UNIFORM, Phase.EXPANSION: self.expansion}
         return roles.get(phase, Role.TASK)
+
+    def takes(self, kind: str) -> bool:
+        """Whether the row makes sense with an agent of this kind."""
+        return self.models is None or kind in self.models
 
     @property
     def explores(self) -> bool:

@@ -21,6 +21,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from actsafe.agents.algorithms import Algorithm, Role
 from actsafe.agents.phases import Phase, Schedule
 from actsafe.envs.spec import EnvSpec
+from actsafe.problems.base import Problem
 
 
 class ActMode(NamedTuple):
@@ -134,6 +135,42 @@ class Learner(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
+class AgentSettings(abc.ABC):
+    """A kind of agent and its settings: a member of the union `Config.agent`, by its tag `kind`.
+
+    The kind of an agent of one's own is "module:Class", the place of its settings.
+    """
+
+    kind: ClassVar[str]
+    is_double: ClassVar[bool] = False
+    """Whether it computes in double precision."""
+    is_one_program: ClassVar[bool] = False
+    """Whether several seeds are an axis of one program in any environment."""
+    sequence_length: ClassVar[int] = 1
+    """Rows of each sequence that is learned from."""
+
+    @property
+    def replay_rows(self) -> Mapping[str, int]:
+        """Settings that count rows of the buffer, of all environments together; none where there is no buffer."""
+        return {}
+
+    @abc.abstractmethod
+    def make(self, spec: EnvSpec, algorithm: Algorithm, schedule: Schedule) -> "Agent":
+        """The agent for such an environment; raises ValueError where it cannot have one."""
+
+    @classmethod
+    def small(cls) -> Mapping[str, Any]:
+        """Entries of a config that are enough for a small environment: agent, schedule, num_envs, evaluations."""
+        once = {"num_envs": 1, "evaluate_every": 1, "evaluation_episodes": 1}
+        return {"agent": cls(), "schedule": Schedule(), **once}
+
+    @classmethod
+    def suits(cls, problem: Problem | None, num_costs: int) -> bool:
+        """Whether it is what one would choose for a known problem, or an environment of which none is known (None)."""
+        return True
+
+
+@dataclasses.dataclass(frozen=True)
 class Agent(abc.ABC):
     """The unchanging part: an environment's description, a row of the table, and settings."""
 
@@ -161,6 +198,10 @@ class Agent(abc.ABC):
     def role(self, phase: Phase) -> Role:
         """Who acts in a phase."""
         return self.algorithm.role(phase)
+
+    def acting_part(self, state: Any) -> Any:
+        """The part of a state that `Learner.policy` needs for the task's policy; None in place of the rest."""
+        return state
 
     @property
     @abc.abstractmethod

@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from actsafe.agents.algorithms import Algorithm, Role
-from actsafe.agents.base import ActMode, Agent, Forecasts, Policy
+from actsafe.agents.base import ActMode, Agent, AgentSettings, Forecasts, Policy
 from actsafe.agents.phases import Phase, Schedule
 from actsafe.agents.planner import Planner, PlanningSettings, SeedPolicy
 from actsafe.agents.uniform import UniformPolicy
@@ -27,11 +27,12 @@ from actsafe.data.transitions import Trajectory, Transitions, trajectories
 from actsafe.envs.spec import EnvSpec
 from actsafe.models.gp.dynamics import GPDynamics, GPSettings, fit_kernels, learn, prior_kernels
 from actsafe.models.gp.kernels import Kernel
-from actsafe.objectives.confidence import Calibrated, Confidence, Evidence
+from actsafe.objectives.confidence import Calibrated, Confidence, Evidence, Fixed, Theory
 from actsafe.objectives.forecasts import forecast_scores
 from actsafe.objectives.pessimism import Constraint, Objective
 from actsafe.objectives.rewards import InformationGain, Mixture, PlanReward, TaskReward, UncertaintyNorm
 from actsafe.objectives.scores import coverage, standard_scores
+from actsafe.planning.icem import ICEMSettings
 from actsafe.problems.base import Problem
 from actsafe.problems.observed import ObservedProblem
 
@@ -66,19 +67,17 @@ class ObjectiveSettings:
 
 
 @dataclasses.dataclass(frozen=True)
-class GPAgentSettings:
+class GPAgentSettings(AgentSettings):
     """Gaussian-process dynamics and a planner: for states of few dimensions and few hundred decisions."""
 
     kind: ClassVar[str] = "gp"
     is_double: ClassVar[bool] = True
     is_one_program: ClassVar[bool] = True
-    replay_rows: ClassVar[Mapping[str, int]] = {}
-    sequence_length: ClassVar[int] = 1
 
     gp: GPSettings = dataclasses.field(default_factory=GPSettings)
     planning: PlanningSettings = dataclasses.field(default_factory=PlanningSettings)
     objective: ObjectiveSettings = dataclasses.field(default_factory=ObjectiveSettings)
-    confidence: Confidence = dataclasses.field(default_factory=Calibrated)
+    confidence: Calibrated | Fixed | Theory | Confidence = dataclasses.field(default_factory=Calibrated)
     capacity_step: int = 128
     """Arrays grow by this many rows of data; larger steps compile less often and compute more padding."""
     decisions_per_call: int = 10
@@ -93,6 +92,24 @@ class GPAgentSettings:
                 raise ValueError(f"agent.{name} must be at least 1, got {getattr(self, name)}")
         if not 0 < self.prior_scale < float("inf"):
             raise ValueError(f"agent.prior_scale must be positive and finite, got {self.prior_scale}")
+
+    @classmethod
+    def small(cls) -> Mapping[str, Any]:
+        """A minute or two on a laptop, where there are few dimensions."""
+        search = ICEMSettings(num_candidates=48, num_elites=6, num_iterations=3, horizon=15, colour_exponent=2.0)
+        return {
+            **super().small(),
+            "schedule": Schedule(seed_decisions=1, expansion=4, exploitation=2),
+            "agent": cls(
+                gp=GPSettings(subset_size=96, noise_std=1e-2),
+                planning=PlanningSettings(search=search, preflight_particles=16),
+                confidence=Calibrated(start=2.0),
+            ),
+        }
+
+    @classmethod
+    def suits(cls, problem: Problem | None, num_costs: int) -> bool:
+        return problem is not None and not problem.is_summed and num_costs == 1
 
     def make(self, spec: EnvSpec, algorithm: Algorithm, schedule: Schedule) -> "GPAgent":
         """The agent for such an environment, or ValueError where it cannot have one."""
@@ -158,6 +175,9 @@ class GPAgent(Agent):
     @property
     def num_ticks_at_once(self) -> int:
         return self.settings.decisions_per_call
+
+    def acting_part(self, state: GPState) -> Any:
+        return eqx.tree_at(lambda whole: (whole.scores, whole.is_evidence), state, (None, None))
 
     @property
     def num_rows(self) -> int:

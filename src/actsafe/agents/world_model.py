@@ -23,7 +23,7 @@ from actsafe.actor_critic.judging import Judge
 from actsafe.actor_critic.learning import ActorCritic, Learner
 from actsafe.actor_critic.settings import ActorCriticSettings
 from actsafe.agents.algorithms import Algorithm, Role
-from actsafe.agents.base import ActMode, Agent, Decision, Forecasts, Percept, Policy
+from actsafe.agents.base import ActMode, Agent, AgentSettings, Decision, Forecasts, Percept, Policy
 from actsafe.agents.handover import may_take_over
 from actsafe.agents.phases import Phase, Schedule
 from actsafe.agents.side_by_side import Batch, Policies, learn_both
@@ -54,13 +54,11 @@ PRECISIONS = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
 
 
 @dataclasses.dataclass(frozen=True)
-class WorldModelAgentSettings:
+class WorldModelAgentSettings(AgentSettings):
     """An ensemble world model and actor-critics in imagination. Sizes and rates are the paper's; how uncertainty is
     weighed is for the task, and the presets say it."""
 
     kind: ClassVar[str] = "rssm"
-    is_double: ClassVar[bool] = False
-    is_one_program: ClassVar[bool] = False
 
     model: WorldModelSettings = dataclasses.field(default_factory=WorldModelSettings)
     actor_critic: ActorCriticSettings = dataclasses.field(default_factory=ActorCriticSettings)
@@ -106,6 +104,31 @@ class WorldModelAgentSettings:
     is_handover_checked: bool = True
     """Whether the expansion goes on after its time until the task's policy keeps its budgets in its own imagination, or
     is no worse there than the one that explores. The released code hands over in any case."""
+
+    @classmethod
+    def small(cls) -> Mapping[str, Any]:
+        """Small networks for state vectors: minutes on a laptop."""
+        model = WorldModelSettings(
+            deterministic=64, stochastic=16, hidden=64, num_members=3, head_width=64, head_depth=2
+        )
+        actor_critic = ActorCriticSettings(
+            horizon=10, actor_width=64, actor_depth=2, critic_width=64, critic_depth=2, initial_std=0.3
+        )
+        return {
+            "num_envs": 4,
+            "schedule": Schedule(warm_up=8, expansion=8, exploitation=16, episodes_per_epoch=4),
+            "evaluate_every": 4,
+            "evaluation_episodes": 8,
+            "agent": cls(
+                model=model,
+                actor_critic=actor_critic,
+                batch_size=8,
+                sequence_length=20,
+                replay_capacity=50_000,
+                decisions_per_cycle=50,
+                precision="float32",
+            ),
+        }
 
     def make(self, spec: EnvSpec, algorithm: Algorithm, schedule: Schedule) -> "WorldModelAgent":
         """The agent for such an environment, or ValueError where it cannot have one."""
@@ -207,6 +230,11 @@ class WorldModelAgent(Agent):
     @property
     def num_ticks_at_once(self) -> int:
         return self.settings.decisions_per_cycle
+
+    def acting_part(self, state: WorldModelState) -> Any:
+        """The weights of the model and of the actors."""
+        needed = {id(leaf) for leaf in jax.tree.leaves(state.policy_weights)}
+        return jax.tree.map(lambda leaf: leaf if id(leaf) in needed else None, state)
 
     @property
     def planner_budgets(self) -> tuple[float, ...]:

@@ -23,8 +23,11 @@ class EnvBatch(abc.ABC):
 
     num_envs: int
     spec: EnvSpec
-    observation_dtype: Any
-    """uint8 for pixels (height, width, 3), float32 or float64 for vectors."""
+
+    @property
+    def observation_dtype(self) -> np.dtype[Any]:
+        """uint8 for pixels, float32 or float64 for vectors."""
+        return np.dtype(self.spec.observation_dtype)
 
     @property
     def name(self) -> str:

@@ -11,6 +11,7 @@ from gymnasium.envs.registration import EnvSpec, VectorizeMode, registry
 
 from actsafe.envs.base import EnvBatch, environment_seeds
 from actsafe.envs.checks import CheckedEnv, blamed_on
+from actsafe.envs.gymnasium_problem import ProblemEnv
 from actsafe.envs.problem import ProblemBatch
 from actsafe.envs.registration import register
 from actsafe.envs.repeat import RepeatedAction
@@ -53,25 +54,41 @@ def make_envs(
     asked = {"action_repeat": action_repeat, "task": task, "budget": budget}
     asked = {option: value for option, value in asked.items() if value is not None} | options
     look: dict[str, Any] = {"observation": observation, "image_size": image_size, "num_samples": num_samples}
-    own, dtype = _own_environments(), {"dtype": "float64"} if is_double else {}
-    problem = name if name in PROBLEMS else _own_problem(name)
+    own = _own_environments()
+    problem, usual = _problem(name)
     if problem is not None:
-        return ProblemBatch(problem, num_envs, **look, **dtype, **asked)
+        dtype = {"dtype": "float64"} if is_double else {}
+        return ProblemBatch(problem, num_envs, **{**usual, **asked, **look, **dtype})
     if name not in own:
         if not {":", "/", "-"} & set(name):
             known("environment", name, [*PROBLEMS, *(each for each in own if not each.startswith(_OURS))])
         return _gymnasium_batch(name, num_envs, observation, **asked)
-    settings = {**own[name], **asked}
-    if "problem" in settings:
-        return ProblemBatch(settings.pop("problem"), num_envs, **{**settings, **look, **dtype})
     if task is not None:
         raise ValueError(f"task: got {task!r}, but the name {name!r} says the task already; leave it out.")
-    return SafetyGymBatch(num_envs, **look, **{"action_repeat": PAPER_ACTION_REPEAT, **settings})
+    return SafetyGymBatch(num_envs, **look, **{"action_repeat": PAPER_ACTION_REPEAT, **own[name], **asked})
 
 
 def is_pure(name: str) -> bool:
     """Whether `make_envs` gives environments of this name that run inside compiled programs."""
-    return name in PROBLEMS or _own_problem(name) is not None or "problem" in _own_environments().get(name, {})
+    return _problem(name)[0] is not None
+
+
+def known_problem(name: str, observation: str, **asked: Any) -> Problem | None:
+    """The problem that `make_envs` describes with these options; None where reward and cost are not known functions of
+    what is observed. No environment is made."""
+    problem, usual = _problem(name)
+    if problem is None or observation != "state":
+        return None
+    options = {option: value for option, value in {**usual, **asked}.items() if value is not None}
+    return ProblemEnv(problem, **{**options, "observation": observation}).problem
+
+
+def _problem(name: str) -> tuple[Problem | str | None, dict[str, Any]]:
+    """The problem of this name and its usual options; None where it is another environment."""
+    if name in PROBLEMS:
+        return name, {}
+    usual = dict(_own_environments().get(name, {}))
+    return (usual.pop("problem"), usual) if "problem" in usual else (_own_problem(name), {})
 
 
 def _own_problem(name: str) -> Problem | None:

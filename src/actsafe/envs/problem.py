@@ -40,7 +40,6 @@ class ProblemBatch(EnvBatch):
         single = ProblemEnv(problem, **options)
         problem, is_pixels = single.problem, single.observation_space.dtype == np.uint8
         self.problem, self.task, self.num_envs = problem, single.task, num_envs
-        self.observation_dtype = single.observation_space.dtype
         self.spec = EnvSpec(
             problem.name,
             single.observation_space.shape,
@@ -51,6 +50,7 @@ class ProblemBatch(EnvBatch):
             problem.action_repeat,
             task=single.task,
             tasks=tuple(problem.tasks),
+            observation_dtype=str(single.observation_space.dtype),
             problem=None if is_pixels else problem,
         )
         self._num_samples = num_samples

@@ -47,7 +47,6 @@ class SafetyGymBatch(EnvBatch):
         if num_samples not in SAMPLES:
             raise ValueError(f"num_samples: got {num_samples!r}, expected one of {list(SAMPLES)}; leave it out for 4.")
         self.num_envs = num_envs
-        self.observation_dtype = np.dtype(np.uint8 if self._is_pixels else np.float32)
         self.spec = EnvSpec(
             f"{self.settings.robot}{self.settings.task}",
             (size, size, 3) if self._is_pixels else (num_features(self.settings.body),),
@@ -56,6 +55,7 @@ class SafetyGymBatch(EnvBatch):
             (float(self.settings.budget),),
             -(-self.settings.episode_length // self.settings.action_repeat),
             self.settings.action_repeat,
+            observation_dtype="uint8" if self._is_pixels else "float32",
         )
         self._batch = Batch(self.settings, num_envs, num_threads)
         model = self._batch.simulations[0].model

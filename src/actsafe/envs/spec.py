@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from jaxtyping import Array, Bool, Float
 
 from actsafe.problems.base import Problem
@@ -25,12 +26,26 @@ class EnvSpec(NamedTuple):
     """Simulator steps in a decision, over which reward and costs are summed."""
     action_range: tuple[tuple[float, ...], tuple[float, ...]] | None = None
     """Least and largest action of the environment, which [-1, 1] is stretched to; None where that is its range."""
+    action_shape: tuple[int, ...] | None = None
+    """Of an action of the environment; None where it is a vector of `action_dim`."""
+    action_dtype: str = "float32"
+    observation_dtype: str = "float32"
+    """uint8 for pixels (height, width, 3), float32 or float64 for vectors."""
     task: str = "task"
     """The task whose reward `TimeStep.reward` is."""
     tasks: tuple[str, ...] = ("task",)
     """All tasks; `TimeStep.info["rewards"]` has a column for each, where there is more than one."""
     problem: Problem | None = None
     """The problem, where reward and cost are known functions of the state and the observation is the state."""
+
+    def own_actions(self, actions: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Actions (..., action) in [-1, 1] in the environment's own range, shape and type."""
+        stretched = actions.astype(np.float64)
+        if self.action_range is not None:
+            low, high = (np.asarray(bound, np.float64) for bound in self.action_range)
+            stretched = (low + high) / 2.0 + stretched * (high - low) / 2.0
+        shape = (self.action_dim,) if self.action_shape is None else self.action_shape
+        return stretched.astype(self.action_dtype).reshape(*actions.shape[:-1], *shape)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, without the problem; `from_json` gives the rest back."""

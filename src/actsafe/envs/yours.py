@@ -51,7 +51,6 @@ class GymnasiumBatch(EnvBatch):
         self._actions = _action_box(name, envs.single_action_space)
         self._observations = _observation_box(name, envs.single_observation_space)
         shape = self._observations.shape
-        self.observation_dtype = np.dtype(np.uint8 if len(shape) == 3 else np.float32)
         names = _cost_names(cost_names)
         if len(names) != len(budgets) or not names:
             raise ValueError(f"budgets: got {list(budgets)}, expected one for each of the costs {list(cost_names)}.")
@@ -65,6 +64,9 @@ class GymnasiumBatch(EnvBatch):
             _episode_length(envs, num_decisions, repeat),
             repeat,
             action_range=(tuple(self._actions.low.ravel().tolist()), tuple(self._actions.high.ravel().tolist())),
+            action_shape=self._actions.shape,
+            action_dtype=str(self._actions.dtype),
+            observation_dtype="uint8" if len(shape) == 3 else "float32",
         )
         mode = envs.metadata.get("autoreset_mode")
         if mode is None:
@@ -127,11 +129,9 @@ class GymnasiumBatch(EnvBatch):
 
     def _take(self, actions: npt.NDArray[np.float64]) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """What the environments return for these actions, stretched to their bounds."""
-        low, high = (bound.astype(np.float64).reshape(1, -1) for bound in (self._actions.low, self._actions.high))
-        stretched = (low + high) / 2.0 + actions * (high - low) / 2.0
-        shaped = stretched.astype(self._actions.dtype).reshape(self.num_envs, *self._actions.shape)
+        own = self.spec.own_actions(actions)
         with self._blamed("step()", self._tick):
-            observation, reward, terminations, truncations, info = self._envs.step(shaped)
+            observation, reward, terminations, truncations, info = self._envs.step(own)
         return observation, reward, terminations, truncations, info
 
     @contextlib.contextmanager

@@ -2,7 +2,7 @@
 
 import abc
 import dataclasses
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -27,6 +27,9 @@ class Evidence(NamedTuple):
 class Confidence(abc.ABC):
     """A rule for the multiplier beta of every state coordinate; the model set is |f - mu| <= beta sigma."""
 
+    kind: ClassVar[str]
+    """The tag of the rule in settings."""
+
     @property
     def num_episodes(self) -> int:
         """Newest episodes whose predictions the rule looks back on."""
@@ -45,6 +48,8 @@ class Confidence(abc.ABC):
 class Fixed(Confidence):
     """The same number always."""
 
+    kind: ClassVar[str] = "fixed"
+
     value: float = 3.0
 
     def __post_init__(self) -> None:
@@ -61,6 +66,8 @@ class Fixed(Confidence):
 @dataclasses.dataclass(frozen=True)
 class Theory(Confidence):
     """beta_n(delta) of the RKHS bound, with the realised information gain of every output."""
+
+    kind: ClassVar[str] = "theory"
 
     delta: float = 0.1
     """Probability that the truth leaves the model set at any time."""
@@ -87,6 +94,8 @@ class Calibrated(Confidence):
     Starts from `start` and moves only on evidence: predictions, made before they were learned from, of states where the
     model was in doubt.
     """
+
+    kind: ClassVar[str] = "calibrated"
 
     start: float = 3.0
     """Before there is evidence."""

@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from actsafe.agents.algorithms import ALGORITHMS, Algorithm, algorithm
-from actsafe.agents.base import Agent
+from actsafe.agents.base import Agent, AgentSettings
 from actsafe.agents.gp import GPAgentSettings
 from actsafe.agents.phases import Phase, Schedule
 from actsafe.agents.world_model import WorldModelAgentSettings
 from actsafe.envs.base import EnvBatch
-from actsafe.envs.make import is_pure, make_envs
+from actsafe.envs.make import is_pure, known_problem, make_envs
+from actsafe.envs.spec import EnvSpec
 from actsafe.objectives.confidence import Calibrated, Confidence, Fixed, Theory
+from actsafe.problems import Problem
 from actsafe.training.settings import (
     ConfigError,
     build,
@@ -21,14 +23,14 @@ from actsafe.training.settings import (
     plain,
     require_at_least,
     require_known,
-    require_mapping,
 )
 
-AgentSettings = GPAgentSettings | WorldModelAgentSettings
 AGENTS: Mapping[str, type[AgentSettings]] = {each.kind: each for each in (GPAgentSettings, WorldModelAgentSettings)}
-"""The members of the tagged union `Config.agent`, by their tag `kind`."""
-CONFIDENCE: Mapping[str, type[Confidence]] = {"calibrated": Calibrated, "fixed": Fixed, "theory": Theory}
+"""The kinds of agents, in the order in which they are chosen; others are named "module:Class"."""
+CONFIDENCE: Mapping[str, type[Confidence]] = {each.kind: each for each in (Calibrated, Fixed, Theory)}
 """The same of `GPAgentSettings.confidence`."""
+CHOSEN: Any = None
+"""The default of an entry that the config chooses for the environment and the algorithm."""
 ROWS = "rows"
 """What is committed with an epoch beside the agent: its part of the buffer."""
 
@@ -48,8 +50,8 @@ class Config:
     """Width and height of pixel observations."""
     num_samples: int = 4
     """Rays per pixel, 1 or 4."""
-    num_envs: int = 1
-    """Environments that advance together, for every seed."""
+    num_envs: int = CHOSEN
+    """Environments that advance together, for every seed; by default as many as a small agent of the kind has."""
     action_repeat: int | None = None
     """Simulator steps for which one action is held; reward and costs are summed over them. None for the environment's
     own."""
@@ -63,16 +65,23 @@ class Config:
     """A row of the table in agents/algorithms.py, or module:NAME of a row of one's own."""
     seeds: tuple[int, ...] = (0,)
     """Independent repetitions in one program, where the environment or the agent allows it."""
-    schedule: Schedule = dataclasses.field(default_factory=Schedule)
-    evaluate_every: int = 1
+    schedule: Schedule = CHOSEN
+    """By default what a small agent of the kind needs for a small environment."""
+    evaluate_every: int = CHOSEN
     """Evaluate the tasks after each so many epochs and the last; 0 for never. Nothing is learned from it."""
-    evaluation_episodes: int = 1
+    evaluation_episodes: int = CHOSEN
     """Episodes of every task and seed in an evaluation."""
-    agent: AgentSettings = dataclasses.field(default_factory=GPAgentSettings)
+    agent: GPAgentSettings | WorldModelAgentSettings | AgentSettings = CHOSEN
+    """The kind of agent and its settings. By default a small one: the planner with Gaussian processes for a problem of
+    which reward and cost are known from state, with one cost; else the world model."""
 
     unit: ClassVar[str] = "epoch"
 
     def __post_init__(self) -> None:
+        small = self._chosen_kind().small() if self.agent is None else self.agent.small()
+        for name, value in small.items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)
         require_known("observation", self.observation, ("pixels", "state"))
         seeds = self.seeds
         if not seeds or len(set(seeds)) != len(seeds) or not 0 <= min(seeds) <= max(seeds) < 2**32:
@@ -85,11 +94,11 @@ class Config:
         if self.action_repeat is not None:
             require_at_least(1, self, "action_repeat")
         row = self.row
-        if self.agent.kind not in row.models:
-            takes = [name for name, each in ALGORITHMS.items() if self.agent.kind in each.models]
+        if not row.takes(self.agent.kind):
+            taken = [name for name, each in ALGORITHMS.items() if each.takes(self.agent.kind)]
             raise ConfigError(
-                f"algorithm: {self.algorithm} needs an agent of kind {' or '.join(row.models)}, got agent.kind = "
-                f"{self.agent.kind}; choose one of {', '.join(takes)}, or another agent"
+                f"algorithm: {self.algorithm} needs an agent of kind {' or '.join(row.models or ())}, got agent.kind = "
+                f"{self.agent.kind}; choose one of {', '.join(taken)}, or another agent"
             )
         if self.agent.replay_rows:
             self._require_room_for_sequences(self.agent.replay_rows)
@@ -102,6 +111,26 @@ class Config:
                     f"agent.{name} must hold a sequence of agent.sequence_length = {self.agent.sequence_length} for "
                     f"each of {self.num_envs} environments, {least} in all, got {number}"
                 )
+
+    def _chosen_kind(self) -> type[AgentSettings]:
+        """The first kind of agent that suits the environment, of those that the algorithm takes."""
+        kinds = [each for each in AGENTS.values() if self.row.takes(each.kind)]
+        if not kinds:
+            raise ConfigError(f"agent: {self.algorithm} needs an agent of kind {self.row.models}; give one")
+        num_costs = max(
+            len(self.options.get("cost_names", ())), len(self.budget) if isinstance(self.budget, tuple) else 1
+        )
+        return next((each for each in kinds if each.suits(self.problem, num_costs)), kinds[0])
+
+    @property
+    def problem(self) -> Problem | None:
+        """The problem where reward and cost are known functions of what is observed, or `ConfigError`."""
+        try:
+            return known_problem(
+                self.env, self.observation, action_repeat=self.action_repeat, budget=self.budget, **self.options
+            )
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"environment {self.env}: {error}") from error
 
     @property
     def row(self) -> Algorithm:
@@ -167,48 +196,27 @@ class Config:
         except (TypeError, ValueError) as error:
             raise ConfigError(f"environment {self.env}: {error}") from error
 
-    def make_agent(self, envs: EnvBatch) -> Agent:
-        """The agent that this run trains in `envs`, or `ConfigError`."""
+    def make_agent(self, envs: EnvBatch | EnvSpec) -> Agent:
+        """The agent that this run trains in `envs`, or `ConfigError`.
+
+        Their description is enough, also as a run folder keeps it, without the problem.
+        """
+        spec = envs._replace(problem=self.problem) if isinstance(envs, EnvSpec) else envs.spec
         try:
-            return self.agent.make(envs.spec, self.row, self.schedule)
+            return self.agent.make(spec, self.row, self.schedule)
         except ValueError as error:
             raise error if isinstance(error, ConfigError) else ConfigError(str(error)) from error
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; `from_json` gives the same config back."""
-        content = plain(self)
-        agent = {"kind": self.agent.kind, **content["agent"]}
-        if isinstance(self.agent, GPAgentSettings):
-            kind = next(name for name, cls in CONFIDENCE.items() if isinstance(self.agent.confidence, cls))
-            agent["confidence"] = {"kind": kind, **agent["confidence"]}
-        return content | {"agent": agent}
+        return plain(self)
 
     @classmethod
     def from_json(cls, content: Any) -> "Config":
         """The config that was written; an entry that is unknown or not of its kind raises `ConfigError`."""
-        require_mapping("config", content)
-        values = dict(content)
-        values["agent"] = _agent_from_json(values.get("agent", {"kind": GPAgentSettings.kind}))
-        return build(cls, values)
+        return build(cls, content)
 
     @property
     def digest(self) -> str:
         """A short hash of every setting."""
         return digest(self.to_json())
-
-
-def _agent_from_json(content: Any) -> AgentSettings:
-    kind, rest = _tagged("agent", content, AGENTS)
-    if "confidence" in rest:
-        rule, settings = _tagged("agent.confidence", rest["confidence"], CONFIDENCE)
-        rest["confidence"] = build(CONFIDENCE[rule], settings, "agent.confidence.")
-    return build(AGENTS[kind], rest, "agent.")
-
-
-def _tagged(name: str, content: Any, known: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The tag of a member of a union, and its entries."""
-    require_mapping(name, content)
-    rest = dict(content)
-    kind = rest.pop("kind", next(iter(known)))
-    require_known(f"{name}.kind", kind, known)
-    return kind, rest

@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import hashlib
+import importlib
 import json
 import sys
 import types
@@ -17,9 +18,25 @@ class ConfigError(UserError, ValueError):
     """A setting that cannot be run, with what to do about it."""
 
 
+LARGEST = 10**9
+"""No whole number of the settings is beyond it: none that is could be computed with."""
+DEEPEST = 20
+"""Of nested entries."""
+
+
 def plain(settings: Any) -> dict[str, Any]:
     """The settings as values that JSON has; `build` gives them back."""
-    return json.loads(json.dumps(dataclasses.asdict(settings)))
+    return json.loads(json.dumps(_tagged(settings)))
+
+
+def _tagged(value: Any) -> Any:
+    """Dataclasses as their entries, those with a `kind` with that first."""
+    if not dataclasses.is_dataclass(value):
+        return value
+    kind = getattr(value, "kind", None)
+    return ({} if kind is None else {"kind": kind}) | {
+        field.name: _tagged(getattr(value, field.name)) for field in dataclasses.fields(value)
+    }
 
 
 def digest(content: Mapping[str, Any]) -> str:
@@ -33,7 +50,10 @@ def build(cls: type, values: Any, prefix: str = "") -> Any:
     Entries left out have their defaults. A value that already is what its entry wants is taken as it is. `prefix` is
     the path of `cls` within the settings, with a dot at its end.
     """
-    require_mapping(prefix.rstrip(".") or "config", values)
+    name = prefix.rstrip(".") or "config"
+    if _depth(values) > DEEPEST:
+        raise ConfigError(f"{name} is nested more than {DEEPEST} deep; expected an object with one entry per setting")
+    require_mapping(name, values)
     hints = typing.get_type_hints(cls)
     names = [prefix + field.name for field in dataclasses.fields(cls)]
     built = {}
@@ -69,6 +89,12 @@ def require_at_least(least: int, settings: Any, *names: str) -> None:
             raise ConfigError(f"{name} must be at least {least}, got {getattr(settings, name)}")
 
 
+def _depth(value: Any, limit: int = DEEPEST + 1) -> int:
+    """How deep a value read from JSON is nested, as far as the limit."""
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return 0 if limit == 0 else max((1 + _depth(each, limit - 1) for each in inner), default=0)
+
+
 def _is_list(value: Any, *kinds: type) -> bool:
     return isinstance(value, list | tuple) and all(type(item) in kinds for item in value)
 
@@ -80,7 +106,10 @@ def _is_finite(value: Any) -> bool:
 _KINDS: Mapping[Any, tuple[str, Any]] = {
     type(None): ("null", lambda value: value is None),
     bool: ("true or false", lambda value: isinstance(value, bool)),
-    int: ("a whole number", lambda value: type(value) is int),
+    int: (
+        f"a whole number of at most {LARGEST:.0e}",
+        lambda value: type(value) is int and abs(value) <= LARGEST,
+    ),
     float: ("a finite number", _is_finite),
     str: ("a text", lambda value: isinstance(value, str)),
     tuple[int, ...]: ("a list of whole numbers", lambda value: _is_list(value, int)),
@@ -104,10 +133,36 @@ def _value(path: str, value: Any, hint: Any) -> Any:
         elif isinstance(value, option):
             return value
     nested = [option for option in options if isinstance(option, type) and dataclasses.is_dataclass(option)]
+    if hasattr(nested[0] if nested else None, "kind"):
+        cls, entries = _member(path, value, options)
+        return build(cls, entries, f"{path}.")
     if nested:
         return build(nested[0], value, f"{path}.")
     expected = " or ".join(_KINDS[option][0] for option in options if option in _KINDS)
     raise ConfigError(f"{path} must be {expected}, got {value!r}")
+
+
+def _member(path: str, value: Any, options: tuple[Any, ...]) -> tuple[type, dict[str, Any]]:
+    """The member of a tagged union that the entry `kind` names, by default the first, and the other entries.
+
+    "module:Class" is a class of one's own that derives from one of the members.
+    """
+    require_mapping(path, value)
+    entries = dict(value)
+    known = {option.kind: option for option in options if hasattr(option, "kind")}
+    kind = entries.pop("kind", next(iter(known)))
+    if not (isinstance(kind, str) and ":" in kind):
+        require_known(f"{path}.kind", kind, known)
+        return known[kind], entries
+    module, _, name = kind.partition(":")
+    try:
+        cls = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(f"{path}.kind: {kind!r} cannot be imported ({error}); expected module:Class") from error
+    if not (isinstance(cls, type) and issubclass(cls, options) and dataclasses.is_dataclass(cls)):
+        bases = ", ".join(option.__name__ for option in options)
+        raise ConfigError(f"{path}.kind: {kind!r} is no dataclass that derives from one of {bases}")
+    return cls, entries
 
 
 def _as(kind: Any, value: Any) -> Any:
