@@ -29,11 +29,13 @@ class Logger(Protocol):
 class TensorBoard:
     """Event files in RUN/tensorboard, for `tensorboard --logdir RUN`."""
 
+    package = "tensorboardX"
+
     def __init__(self, folder: RunFolder) -> None:
-        writer = _module("tensorboardX", "tensorboard").SummaryWriter
+        writer = importlib.import_module(self.package).SummaryWriter
         # What a session before this one logged and lost again is struck out.
         rows = folder.rows("metrics")
-        first = step_of(rows[-1]) + 1 if rows else 0
+        first = rows[-1]["steps"] + 1 if rows else 0
         self._writer = writer(str(folder.path / "tensorboard"), purge_step=first)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
@@ -48,8 +50,10 @@ class TensorBoard:
 class WeightsAndBiases:
     """A run of the project "actsafe", kept in RUN/wandb until `wandb sync`; WANDB_MODE=online sends it at once."""
 
+    package = "wandb"
+
     def __init__(self, folder: RunFolder) -> None:
-        wandb = _module("wandb", "wandb")
+        wandb = importlib.import_module(self.package)
         self._run = wandb.init(
             project="actsafe",
             name=folder.path.name,
@@ -68,14 +72,26 @@ class WeightsAndBiases:
         self._run.finish()
 
 
-LOGGERS: Mapping[str, Callable[[RunFolder], Logger]] = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}
+LOGGERS: Mapping[str, type[TensorBoard | WeightsAndBiases]] = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}
+
+
+def require_loggers(names: Sequence[str]) -> None:
+    """Raise `ConfigError` unless these are names of loggers whose packages are installed."""
+    for name in names:
+        require_known("logger", name, LOGGERS)
+        package = LOGGERS[name].package
+        try:
+            importlib.import_module(package)
+        except ModuleNotFoundError as error:
+            raise ConfigError(
+                f"--log {name} needs the package {package}, which is not installed: pip install 'actsafe[{name}]'"
+            ) from error
 
 
 @contextlib.contextmanager
 def logging(names: Sequence[str], folder: RunFolder) -> Iterator[Callable[[Sequence[Mapping[str, Any]]], None]]:
     """A context with a function that takes committed metrics, a row per seed, to the loggers of these names."""
-    for name in names:
-        require_known("logger", name, LOGGERS)
+    require_loggers(names)
     with contextlib.ExitStack() as opened:
         loggers = [LOGGERS[name](folder) for name in dict.fromkeys(names)]
         for logger in loggers:
@@ -85,14 +101,9 @@ def logging(names: Sequence[str], folder: RunFolder) -> Iterator[Callable[[Seque
             for row in rows:
                 prefix = f"seed_{row['seed']}/" if len(rows) > 1 else ""
                 for logger in loggers:
-                    logger.log(step_of(row), scalars(row, prefix))
+                    logger.log(row["steps"], scalars(row, prefix))
 
         yield note
-
-
-def step_of(row: Mapping[str, Any]) -> int:
-    """Where a row of metrics stands along the axis of a plot."""
-    return row["steps"] if "steps" in row else row["episode"]
 
 
 def scalars(row: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
@@ -104,12 +115,3 @@ def scalars(row: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
         elif value is not None and not isinstance(value, str) and getattr(value, "ndim", 0) == 0:
             found[f"{prefix}{name}"] = float(value)
     return found
-
-
-def _module(name: str, extra: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"--log {extra} needs the package {name}, which is not installed: pip install 'actsafe[{extra}]'"
-        ) from error

@@ -1,48 +1,60 @@
-"""A run folder: config, one committed folder per episode, and the readable files made from them.
+"""A run folder: config, one committed folder per epoch, and the readable files made from them.
 
-    config.json            every setting, schema version, the kind of run
-    provenance.json        which command on which machine computed which episodes
-    metrics.jsonl          a line per episode and seed
-    ledger.jsonl           the safety ledger: a line per episode and seed
-    episodes/0003/         written in one step: metrics, ledger, trajectory, timing, checkpoint
+    config.json            every setting, the environments' description, schema version
+    provenance.json        which command on which machine computed which epochs
+    metrics.jsonl          a line per epoch and seed
+    ledger.jsonl           the safety ledger: a line per epoch, seed and constraint
+    epochs/0003/           written in one step: metrics, ledger, trajectory, timing, checkpoint, rows, and
+        manifest.json      the SHA-256 of each of these files, and a hash of what config.json says
 
-An episode counts once its folder has its final name. The two .jsonl files are made from the episode folders, so they
-can have neither a gap nor a repeat, whenever the program was stopped. Runs from pixels have epochs where this says
-episodes; otherwise their folders are alike.
+An epoch counts once its folder has its final name. Every file of it is compared with the manifest when it is read. The
+two .jsonl files are made from the epochs' folders, so that they can have neither a gap nor a repeat, whenever the
+program was stopped. A damaged newest epoch is set aside and computed again when the run goes on.
+
+The name in `config.env` may be that of a module, which is imported when a run goes on or is evaluated: do so only with
+run folders from people whose code you would run.
 """
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import json
 import shutil
-import zipfile
-from collections.abc import Callable
+import stat
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any, TypeVar
 
 import numpy as np
 
+import actsafe
+from actsafe.data.rows import RowLayout, Rows
 from actsafe.envs.spec import EnvSpec
-from actsafe.training.config import Config
-from actsafe.training.settings import ConfigError
+from actsafe.evidence.ledger import LedgerRow
+from actsafe.training.config import ROWS, Config
+from actsafe.training.locking import locked
+from actsafe.training.settings import ConfigError, digest
 from actsafe.training.storage import (
     StorageError,
     arrays_to_bytes,
     bytes_to_arrays,
-    finite,
-    locked,
+    clear_interrupted,
+    file_sha256,
+    json_text,
     read_json,
+    write_first,
     write_folder,
     write_json,
     write_json_lines,
     write_new,
 )
-from actsafe.training.stores import OrbaxFolder, flatten, unflatten
+from actsafe.training.stores import read_arrays, write_arrays
 
 SCHEMA_VERSION = 2
 CHECKPOINT, CHECKPOINTS_KEPT = "checkpoint", 2
+MANIFEST = "manifest.json"
 
 T = TypeVar("T")
 
@@ -65,17 +77,31 @@ class RunFolder:
         self.config = config
         self.spec = spec
         """Of the environments, so that nobody has to make them to know it. It has no problem."""
-        self._store = OrbaxFolder()
+        self._is_held: Callable[[], bool] | None = None
+        """Where this process works on the run, whether it still has it to itself."""
 
     @classmethod
     def create(cls, path: Path, config: Config, spec: EnvSpec) -> "RunFolder":
-        """A new folder; an existing one is never touched."""
-        if path.exists() and (not path.is_dir() or not _is_blank(path)):
+        """A new folder; an existing one is never touched, and of several that make it at once one succeeds."""
+        folder, is_ours = cls(path, config, spec), not path.exists()
+        try:
+            if not is_ours and not (path.is_dir() and folder._is_blank):
+                raise FileExistsError
+            folder._units.mkdir(parents=True, exist_ok=True)
+            content = {"schema": SCHEMA_VERSION, **folder._content}
+            write_first(path / "config.json", json_text(content).encode())
+        except FileExistsError as error:
             go_on = f", or go on with it: actsafe resume {path}" if (path / "config.json").is_file() else ""
-            raise StorageError(f"{path} exists already and is left as it is. Choose another folder{go_on}")
-        content = {"schema": SCHEMA_VERSION, "config": config.to_json(), "spec": spec.to_json()}
-        write_json(path / "config.json", content)
-        return cls(path, config, spec)
+            raise StorageError(f"{path} exists already and is left as it is. Choose another folder{go_on}") from error
+        except BaseException as error:
+            with contextlib.suppress(OSError):
+                folder._units.rmdir()
+                if is_ours:
+                    path.rmdir()
+            if isinstance(error, OSError):
+                raise StorageError(f"{path} cannot be made ({error.strerror}); choose another folder") from error
+            raise
+        return folder
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
@@ -87,14 +113,15 @@ class RunFolder:
             )
         content = read_json(path / "config.json")
         schema = content.get("schema") if isinstance(content, dict) else None
-        if not isinstance(schema, int) or "config" not in content:
+        if type(schema) is not int or "config" not in content:
             raise StorageError(
                 f"{path / 'config.json'} was not written by actsafe: it lacks a schema number or a config"
             )
         if schema < SCHEMA_VERSION:
             raise StorageError(
-                f"{path} was made by actsafe 0.1 (schema {schema}), whose checkpoints this one does not read. It is left "
-                "as it is: go on with it by pip install 'actsafe<0.2', or train its settings anew in another folder"
+                f"{path} was made by actsafe 0.1 (schema {schema}), and this is {actsafe.__version__}, which reads "
+                f"schema {SCHEMA_VERSION} only. It is left as it is: go on with it in an environment that has actsafe "
+                "0.1, or train anew in another folder with `actsafe train`"
             )
         if schema > SCHEMA_VERSION:
             raise StorageError(
@@ -103,7 +130,7 @@ class RunFolder:
             )
         try:
             return cls(path, Config.from_json(content["config"]), EnvSpec.from_json(content["spec"]))
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise StorageError(f"{path / 'config.json'} cannot be used: {error}") from error
 
     def require_same(self, config: Config) -> None:
@@ -112,31 +139,34 @@ class RunFolder:
             wanted, there = config.to_json(), self.config.to_json()
             different = ", ".join(name for name in wanted if wanted[name] != there.get(name))
             raise ConfigError(
-                f"{self.path} holds a run with other settings ({different} differ) and is left as it is. Choose another "
-                "folder, or ask for the same settings again"
+                f"{self.path} holds a run with other settings ({different} differ) and is left as it is. Choose "
+                "another folder, or ask for the same settings again"
             )
 
     @property
     def num_committed(self) -> int:
-        """Episodes that are committed, the seed (episode 0) included."""
-        count = 0
-        while (self._unit_path(count) / "metrics.json").is_file():
-            count += 1
-        return count
+        """Epochs that are committed, what comes before the first (number 0) included."""
+        return next(number for number in itertools.count() if not self._unit(number).exists())
 
     @property
     def is_finished(self) -> bool:
-        """Whether every episode of the schedule is committed."""
+        """Whether every epoch of the schedule is committed."""
         return self.num_committed > self.config.num_units
 
-    def locked(self) -> contextlib.AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
         """A context in which no other process works on this run."""
-        return locked(self.path / "config.json")
+        with locked(self.path / "config.json") as self._is_held:
+            yield
+        self._is_held = None
 
     def sessions(self) -> list[dict[str, Any]]:
-        """Which command on which machine worked on the run, from which episode on; in the order of time."""
+        """Which command on which machine worked on the run, from which epoch on; in the order of time."""
         path = self.path / "provenance.json"
-        return read_json(path) if path.is_file() else []
+        sessions = read_json(path) if path.is_file() else []
+        if not _is_rows(sessions) or not all(isinstance(each.get("machine"), dict) for each in sessions):
+            raise StorageError(f"{path} is damaged (it is no list of sessions); restore it from a copy, or delete it")
+        return sessions
 
     def add_session(self, session: dict[str, Any]) -> None:
         """Record that a process takes the run up; one that only repeats the last entry is not recorded again."""
@@ -144,71 +174,72 @@ class RunFolder:
         if not sessions or sessions[-1] != session:
             write_json(self.path / "provenance.json", [*sessions, session])
 
-    def commit(self, number: int, episode: UnitRecord, state: Any, **parts: Any) -> None:
-        """Add an episode and the agent's state after it, in one step; then bring the readable files up to date.
+    def commit(self, number: int, unit: UnitRecord, state: Any, **parts: Any) -> None:
+        """Add an epoch and the train state after it, in one step; then bring the readable files up to date.
 
         `parts` are further pytrees, to be had back with `read_part` for as long as the config's `parts_kept` says.
         """
-        files = {
-            "metrics.json": _json_bytes(episode.metrics),
-            "ledger.json": _json_bytes(episode.ledger),
-            "timing.json": _json_bytes(episode.timing),
-        }
-        if episode.trajectory:
-            files["trajectory.npz"] = arrays_to_bytes(episode.trajectory)
+        if self._is_held is not None and not self._is_held():
+            raise StorageError(
+                f"{self.path} was moved, deleted or replaced while this process worked on it. {self.config.unit} "
+                f"{number} was not kept; go on where the run is now: actsafe resume FOLDER"
+            )
+        files = {"metrics.json": unit.metrics, "ledger.json": unit.ledger, "timing.json": unit.timing}
+        trees = {CHECKPOINT: state, **parts}
 
         def fill(folder: Path) -> None:
-            arrays = {name: flatten(part) for name, part in {CHECKPOINT: state, **parts}.items()}
-            with ThreadPoolExecutor(len(arrays), "writing") as writers:
-                checksums = writers.map(lambda name: self._store.write(folder / name, arrays[name]), arrays)
-                for name, checksum in zip(arrays, checksums, strict=True):
-                    manifest = {"schema": SCHEMA_VERSION, "config": self.config.digest, "sha256": checksum}
-                    write_new(folder / f"{name}.json", _json_bytes(manifest))
+            for name, content in files.items():
+                write_new(folder / name, json_text(content).encode())
+            if unit.trajectory:
+                write_new(folder / "trajectory.npz", arrays_to_bytes(unit.trajectory))
+            with ThreadPoolExecutor(len(trees), "writing") as writers:
+                list(writers.map(lambda name: write_arrays(folder / name, trees[name]), trees))
+            written = sorted(file for file in folder.rglob("*") if file.is_file())
+            hashes = {file.relative_to(folder).as_posix(): file_sha256(file) for file in written}
+            manifest = {"schema": SCHEMA_VERSION, "config": self._digest, "sha256": hashes}
+            write_new(folder / MANIFEST, json_text(manifest).encode())
 
-        write_folder(self._unit_path(number), files, fill)
+        write_folder(self._unit(number), fill)
         self.refresh()
 
     def refresh(self) -> None:
-        """Make the two .jsonl files anew from the committed episodes; clear old checkpoints and interrupted writes."""
-        for leftover in self.path.glob(f"{self._units}/.*"):
-            shutil.rmtree(leftover, ignore_errors=True)
-        for leftover in self.path.glob(".*.json*.*"):
-            leftover.unlink(missing_ok=True)
+        """Make the two .jsonl files anew from the committed epochs; clear old checkpoints and interrupted writes."""
+        self._require_own()
+        clear_interrupted(self.path)
+        clear_interrupted(self._units)
         for name, num_kept in {CHECKPOINT: CHECKPOINTS_KEPT, **self.config.parts_kept(self._num_ticks)}.items():
             for number in range(self.num_committed - num_kept):
-                self._store.remove(self._unit_path(number) / name)
-                (self._unit_path(number) / f"{name}.json").unlink(missing_ok=True)
+                shutil.rmtree(self._unit(number) / name, ignore_errors=True)
         write_json_lines(self.path / "metrics.jsonl", self.rows("metrics"))
         write_json_lines(self.path / "ledger.jsonl", self.rows("ledger"))
 
     def rows(self, what: str) -> list[dict[str, Any]]:
-        """The rows of "metrics" or "ledger" over all committed episodes."""
-        rows: list[dict[str, Any]] = []
-        for number in range(self.num_committed):
-            rows += read_json(self._unit_path(number) / f"{what}.json")
-        return rows
+        """The rows of "metrics" or "ledger" over all committed epochs."""
+        return [row for number in range(self.num_committed) for row in self._rows(number, what)]
 
     def timing(self) -> list[dict[str, float]]:
-        """Seconds spent on each committed episode."""
-        return [read_json(self._unit_path(number) / "timing.json") for number in range(self.num_committed)]
+        """Seconds spent on each committed epoch."""
+        return [self._json(number, "timing.json") for number in range(self.num_committed)]
 
     def trajectory(self, number: int) -> dict[str, np.ndarray]:
-        """Arrays of one episode: states (seed, time, state) and so on."""
-        path = self._unit_path(number) / "trajectory.npz"
+        """Arrays of one epoch (seed, environment, time, ...): rows, what was said of decisions, evaluations."""
+        path = self._checked(number, "trajectory.npz")
         try:
             return bytes_to_arrays(path.read_bytes())
-        except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        except (OSError, ValueError) as error:
             raise StorageError(f"{path} cannot be read ({error}); restore it from a copy, or train anew") from error
 
     def restore(self, like: Any, *, to_go_on: bool = False) -> tuple[int, Any]:
-        """The number of the newest episode whose checkpoint is sound, and the state after it, shaped as `like`.
+        """The number of the newest epoch whose files are sound, and the train state after it, shaped as `like`.
 
-        With `to_go_on`, episodes with a damaged checkpoint are set aside (renamed, not deleted), to be computed again.
+        With `to_go_on`, newer epochs are set aside (renamed, not deleted), to be computed again.
         """
-        return self.newest_sound(lambda number: unflatten(self.read_part(number, CHECKPOINT), like), to_go_on=to_go_on)
+        return self.newest_sound(lambda number: self.read_part(number, CHECKPOINT, like), to_go_on=to_go_on)
 
     def newest_sound(self, read: Callable[[int], T], *, to_go_on: bool = False) -> tuple[int, T]:
-        """As `restore`, with whatever `read` makes of an episode, which raises `StorageError` where it is damaged."""
+        """As `restore`, with whatever `read` makes of an epoch, which raises `StorageError` where it is damaged."""
+        if to_go_on:
+            self._require_own()
         newest = self.num_committed - 1
         if newest < 0:
             raise StorageError(
@@ -218,28 +249,58 @@ class RunFolder:
         problems = []
         for number in range(newest, max(newest - CHECKPOINTS_KEPT, -1), -1):
             try:
+                self.require_whole(number)
                 found = read(number)
             except StorageError as error:
                 problems.append(str(error))
                 continue
-            for damaged in range(number + 1, newest + 1 if to_go_on else 0):
-                self._set_aside(damaged)
+            for folder in self._units.glob("[0-9]*") if to_go_on else ():
+                if folder.name.isdecimal() and int(folder.name) > number:
+                    _set_aside(folder)
             return number, found
         raise StorageError(
             f"{self.path} has no sound checkpoint left: {'; '.join(problems)}. Its metrics, ledger and trajectories "
             "are untouched and can still be plotted; to go on, restore the folder from a copy, or train anew elsewhere"
         )
 
-    def read_part(self, number: int, name: str) -> dict[str, np.ndarray]:
-        """The arrays that were committed with an episode under this name; `StorageError` where they are damaged."""
-        path = self._unit_path(number) / name
-        manifest = read_json(path.with_name(f"{name}.json"))
-        if not isinstance(manifest, dict):
-            raise StorageError(f"{path}.json is damaged")
-        arrays = self._store.read(path, manifest.get("sha256"))
-        if manifest.get("config") != self.config.digest:
-            raise StorageError(f"{path} belongs to other settings than {self.path / 'config.json'}")
-        return arrays
+    def require_whole(self, number: int) -> None:
+        """Raise `StorageError` unless an epoch's metrics, ledger, timing and trajectory are as they were written."""
+        for what in ("metrics", "ledger"):
+            self._rows(number, what)
+        self._json(number, "timing.json")
+        if "trajectory.npz" in self._hashes(number):
+            self._checked(number, "trajectory.npz")
+
+    def read_part(self, number: int, name: str, like: Any) -> Any:
+        """The pytree that was committed with an epoch under this name, shaped as `like`, or `StorageError`."""
+        files = [file for file in self._hashes(number) if file.startswith(f"{name}/")]
+        if not files:
+            raise StorageError(f"{self._unit(number) / MANIFEST} has no checksums of {name}")
+        for file in files:
+            self._checked(number, file)
+        return read_arrays(self._unit(number) / name, like)
+
+    def read_rows(self, number: int) -> Rows:
+        """What an epoch added to the buffer (environment, time), the environments of a seed after each other."""
+        spec, config = self.spec, self.config
+        layout = RowLayout(
+            len(config.seeds) * config.num_envs,
+            min(self._num_ticks, config.rows_per_env),
+            spec.observation_shape,
+            np.uint8 if len(spec.observation_shape) == 3 else np.float32,
+            spec.action_dim,
+            len(spec.cost_names),
+        )
+        return Rows(*map(np.asarray, self.read_part(number, ROWS, layout.zeros(np))))
+
+    @functools.cached_property
+    def _content(self) -> dict[str, Any]:
+        """What config.json says, on which every epoch rests."""
+        return json.loads(json_text({"config": self.config.to_json(), "spec": self.spec.to_json()}))
+
+    @functools.cached_property
+    def _digest(self) -> str:
+        return digest(self._content)
 
     @property
     def _num_ticks(self) -> int:
@@ -247,22 +308,91 @@ class RunFolder:
         return self.config.schedule.episodes_per_epoch * (self.spec.num_decisions + 1)
 
     @property
-    def _units(self) -> str:
-        return f"{self.config.unit}s"
+    def _units(self) -> Path:
+        return self.path / f"{self.config.unit}s"
 
-    def _unit_path(self, number: int) -> Path:
-        return self.path / self._units / f"{number:04d}"
+    def _unit(self, number: int) -> Path:
+        return self._units / f"{number:04d}"
 
-    def _set_aside(self, number: int) -> None:
-        folder = self._unit_path(number)
-        names = (f"damaged-{folder.name}-{n}" for n in itertools.count(1))
-        folder.rename(next(target for name in names if not (target := folder.with_name(name)).exists()))
+    @property
+    def _is_blank(self) -> bool:
+        """Whether the folder is empty but for what a start that was cut off may have left."""
+        clear_interrupted(self.path, of="config.json", age=60.0)
+        others = [entry for entry in self.path.iterdir() if not entry.name.startswith(".config.json.")]
+        return others in ([], [self._units]) and not (self._units.exists() and any(self._units.iterdir()))
+
+    def _require_own(self) -> None:
+        """Raise unless the epochs are in the run folder itself: what a link leads to is not ours to delete."""
+        linked = [path for path in (self._units, *self._units.glob("[0-9]*")) if path.is_symlink()]
+        if linked:
+            raise StorageError(
+                f"{linked[0]} is a link, and actsafe works only on folders of its own. Nothing was changed; put the "
+                "folder itself in its place, or link the whole run folder"
+            )
+
+    def _rows(self, number: int, what: str) -> list[dict[str, Any]]:
+        """The rows of an epoch's metrics or ledger, whose budgets are those of the environments."""
+        path, rows = self._unit(number) / f"{what}.json", self._json(number, f"{what}.json", list)
+        if not _is_rows(rows):
+            raise _damaged(path, "it is no list of rows")
+        budgets = dict(zip(self.spec.cost_names, self.spec.budgets, strict=True))
+        for row in rows if what == "ledger" else ():
+            try:
+                LedgerRow.from_json(row)
+            except (TypeError, ValueError) as error:
+                raise _damaged(path, str(error)) from error
+            if row["budget"] != (expected := budgets.get(row["constraint"])):
+                raise _damaged(path, f"{row['constraint']} has the budget {row['budget']}, config.json has {expected}")
+        return rows
+
+    def _json(self, number: int, name: str, kind: type = dict) -> Any:
+        """The content of an epoch's file, which is of this kind."""
+        path = self._checked(number, name)
+        content = read_json(path)
+        if not isinstance(content, kind):
+            raise _damaged(path, f"expected a {kind.__name__}")
+        return content
+
+    def _hashes(self, number: int) -> Mapping[str, str]:
+        """The SHA-256 of every file of an epoch, by its name within the epoch's folder."""
+        path = self._unit(number) / MANIFEST
+        manifest = read_json(path)
+        hashes = manifest.get("sha256") if isinstance(manifest, dict) else None
+        if not isinstance(hashes, dict):
+            raise _damaged(path, "it has no checksums")
+        if manifest.get("config") != self._digest:
+            raise StorageError(f"{path.parent} belongs to other settings than {self.path / 'config.json'}")
+        return hashes
+
+    def _checked(self, number: int, name: str) -> Path:
+        """The path of an epoch's file, which is below its folder and as it was written, or `StorageError`."""
+        unit, parts = self._unit(number), PureWindowsPath(name)
+        path, expected = unit / name, self._hashes(number).get(name)
+        if parts.anchor or ".." in parts.parts:
+            raise _damaged(unit / MANIFEST, f"{name} is not below the folder")
+        try:
+            is_own = path.resolve() == unit.resolve() / name and stat.S_ISREG(path.lstat().st_mode)
+            found = file_sha256(path) if is_own else None
+        except OSError as error:
+            raise _damaged(path, f"cannot be read: {error.strerror}") from error
+        if found is None:
+            raise _damaged(path, "it is no regular file of the epoch's folder")
+        if found != expected:
+            raise _damaged(path, "truncated or altered: its checksum does not match")
+        return path
 
 
-def _is_blank(path: Path) -> bool:
-    """Whether a folder is empty but for what a start that was cut off may have left."""
-    return all(entry.name.startswith(".config.json.") for entry in path.iterdir())
+def _damaged(path: Path, reason: str) -> StorageError:
+    return StorageError(
+        f"{path} is damaged ({reason}); restore it from a copy. If it is of the newest epoch, `actsafe resume` "
+        "computes that again"
+    )
 
 
-def _json_bytes(value: Any) -> bytes:
-    return (json.dumps(finite(value), indent=1) + "\n").encode()
+def _set_aside(folder: Path) -> None:
+    names = (f"damaged-{folder.name}-{n}" for n in itertools.count(1))
+    folder.rename(next(target for name in names if not (target := folder.with_name(name)).exists()))
+
+
+def _is_rows(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(row, dict) for row in value)

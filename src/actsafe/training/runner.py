@@ -19,7 +19,6 @@ from actsafe.training.loop import Loop, TrainState, make_loop
 from actsafe.training.recording import ledger_of, metrics_rows
 from actsafe.training.run import CHECKPOINT, CHECKPOINTS_KEPT, RunFolder, UnitRecord
 from actsafe.training.storage import require_room, size_text
-from actsafe.training.stores import unflatten
 
 
 class Trainer:
@@ -120,14 +119,13 @@ class Trainer:
 
     def _read(self, number: int) -> tuple[TrainState, Any]:
         """The train state after an epoch and the buffer, from the disk."""
-        state = unflatten(self.folder.read_part(number, CHECKPOINT), self._shapes)
+        state = self.folder.read_part(number, CHECKPOINT, self._shapes)
         buffer = self.loop.make_buffer()
         if buffer is None:
             return state, None
         first = max(1, number - -(-self.config.rows_per_env // self.loop.num_ticks) + 1)
         for epoch in range(first, number + 1):
-            arrays = self.folder.read_part(epoch, ROWS)
-            buffer = buffer.append(Rows(*(arrays[f".{name}"] for name in Rows._fields)))
+            buffer = buffer.append(self.folder.read_rows(epoch))
         return state, buffer
 
 

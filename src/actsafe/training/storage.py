@@ -2,13 +2,16 @@
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import io
 import json
 import os
+import re
 import secrets
 import shutil
+import stat
+import time
+import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,24 +25,39 @@ class StorageError(UserError, RuntimeError):
     """A file that cannot be written or read, with what to do about it."""
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write `path` in one step: readers see the old content or the new, never a part."""
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A context with a path to write to, whose file is `path` afterwards: readers see the old one or the new one."""
+    if os.path.lexists(path) and not path.is_file():
+        raise StorageError(f"{path} is no regular file and is left as it is; name another file")
     temporary = _temporary(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_new(temporary, text.encode())
+        clear_interrupted(path.parent, of=path.name, age=60.0)
+        yield temporary
+        with open(temporary, "r+b") as file:
+            os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        _remove(temporary)
         raise _explain(error, path) from error
-    except BaseException:
+    finally:
         _remove(temporary)
-        raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `path` in one step: readers see the old content or the new, never a part."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(text.encode())
 
 
 def write_json(path: Path, value: Any) -> None:
     """Write `value` as readable JSON; numbers that JSON does not have become null."""
-    write_text(path, json.dumps(finite(value), indent=1) + "\n")
+    write_text(path, json_text(value))
+
+
+def json_text(value: Any) -> str:
+    """`value` as readable JSON; numbers that JSON does not have become null."""
+    return json.dumps(finite(value), indent=1) + "\n"
 
 
 def write_json_lines(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -47,24 +65,55 @@ def write_json_lines(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     write_text(path, "".join(json.dumps(finite(row)) + "\n" for row in rows))
 
 
-def write_folder(path: Path, files: Mapping[str, bytes], fill: Callable[[Path], None] = lambda folder: None) -> None:
-    """Make folder `path` with these files in one step; if anything fails nothing is left of it.
+def write_first(path: Path, content: bytes) -> None:
+    """Write `path` in one step; `FileExistsError` where it is there already, also by a writer at the same time."""
+    temporary = _temporary(path)
+    try:
+        write_new(temporary, content)
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            raise
+        except OSError:  # A file system without hard links.
+            write_new(path, content)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise _explain(error, path) from error
+    finally:
+        _remove(temporary)
 
-    `fill` puts more into the folder before it has its name; what it writes must be on the disk when it returns.
+
+def write_folder(path: Path, fill: Callable[[Path], None]) -> None:
+    """Make folder `path`, in a folder that is there, in one step; if anything fails nothing is left of it.
+
+    `fill` writes its files before it has its name; what it writes must be on the disk when it returns.
     """
     temporary = _temporary(path)
     try:
-        temporary.mkdir(parents=True)
-        for name, content in files.items():
-            write_new(temporary / name, content)
+        temporary.mkdir()
         fill(temporary)
         os.replace(temporary, path)
     except OSError as error:
-        shutil.rmtree(temporary, ignore_errors=True)
         raise _explain(error, path) from error
-    except BaseException:
+    finally:
         shutil.rmtree(temporary, ignore_errors=True)
-        raise
+
+
+def clear_interrupted(folder: Path, *, of: str | None = None, age: float = 0.0) -> None:
+    """Delete what interrupted writes left in `folder`: names that only this module makes, files and folders, no links.
+
+    `of` limits it to one final name, `age` to what was not touched for so many seconds.
+    """
+    for entry in folder.iterdir():
+        match = _TEMPORARY.fullmatch(entry.name)
+        if match is None or (of is not None and match["name"] != of):
+            continue
+        with contextlib.suppress(OSError):
+            found = entry.lstat()
+            if stat.S_ISLNK(found.st_mode) or found.st_mtime > time.time() - age:
+                continue
+            shutil.rmtree(entry) if stat.S_ISDIR(found.st_mode) else entry.unlink()
 
 
 def read_json(path: Path) -> Any:
@@ -73,7 +122,9 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise StorageError(f"{path} does not exist") from error
-    except (ValueError, OSError) as error:
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read ({error.strerror}); check your permissions and the disk") from error
+    except (ValueError, RecursionError) as error:
         raise StorageError(f"{path} is damaged ({error}); restore it from a copy, or start a new run") from error
 
 
@@ -85,17 +136,19 @@ def arrays_to_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 
 def bytes_to_arrays(content: bytes) -> dict[str, np.ndarray]:
-    """The arrays of an npz file."""
-    with np.load(io.BytesIO(content), allow_pickle=False) as archive:
-        return {name: archive[name] for name in archive.files}
-
-
-def sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+    """The arrays of an npz file that `arrays_to_bytes` made, or ValueError."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as packed:
+            if any(member.compress_type != zipfile.ZIP_STORED for member in packed.infolist()):
+                raise ValueError("it is compressed, which actsafe does not write")
+        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except Exception as error:  # zipfile and numpy raise many kinds for what they did not write.
+        raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
 def file_sha256(path: Path) -> str:
-    """The same of a file that may be larger than the memory."""
+    """The SHA-256 of a file, which may be larger than the memory."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -131,24 +184,13 @@ def finite(value: Any) -> Any:
     return value
 
 
-@contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """A context in which no other process holds `path` in this way; the lock ends with the process, however it ends."""
-    with open(path, "rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise StorageError(
-                f"another process is working on {path.parent}; wait until it has ended, or stop it first"
-            ) from error
-        except OSError:
-            pass  # A file system without locks: then there is none to respect.
-        yield
-
-
 def _temporary(path: Path) -> Path:
-    """A name beside `path` that no other writer has."""
-    return path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    """A name beside `path` that no other writer has; what reads a file's kind from its suffix finds the same."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(6)}{path.suffix}")
+
+
+_TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{12}(\.\w+)?")
+"""The names that `_temporary` makes."""
 
 
 def write_new(path: Path, content: bytes) -> None:
@@ -165,13 +207,14 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT) if hasattr(errno, "EDQUOT") else (errno.ENOSPC,)
+
+
 def _explain(error: OSError, path: Path) -> StorageError:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return StorageError(
-            f"the disk is full: {path} was not written. What was there before is untouched; "
-            "free some space and run `actsafe resume` on the run folder to go on"
-        )
+    what = f"{path} was not written, and what was there before is untouched"
+    again = "repeat the command (a run that has begun goes on with `actsafe resume`)"
+    if error.errno in _FULL:
+        return StorageError(f"the disk is full: {what}. Free some space, then {again}")
     return StorageError(
-        f"{path} could not be written ({error.strerror}). What was there before is untouched; "
-        "check the disk, its limits and your permissions there, then go on"
+        f"{what} ({error.strerror or error}). Check the disk, its limits and your permissions there, then {again}"
     )

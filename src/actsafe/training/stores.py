@@ -1,129 +1,85 @@
-"""Arrays on the disk, with a checksum: in one archive, or in a folder that Orbax lays out. No pickle in either."""
+"""Pytrees of arrays in a folder that Orbax lays out: compressed, written and read by many threads. No pickle."""
 
 import importlib
+import json
 import os
-import shutil
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from actsafe.training.storage import (
-    StorageError,
-    arrays_to_bytes,
-    bytes_to_arrays,
-    file_sha256,
-    sha256,
-    write_new,
-)
-
-Arrays = Mapping[str, np.ndarray]
+from actsafe.training.storage import StorageError
 
 
-@runtime_checkable
-class Store(Protocol):
-    """A way to keep arrays by name under a path. Whoever writes also keeps the checksum, and hands it in to read."""
-
-    def write(self, path: Path, arrays: Arrays) -> Any:
-        """The checksum, as JSON has it; what was written is on the disk."""
-        ...
-
-    def read(self, path: Path, checksum: Any) -> dict[str, np.ndarray]:
-        """What was written; `StorageError` where it is not whole."""
-        ...
-
-    def remove(self, path: Path) -> None:
-        """Nothing is left, if there was anything."""
-        ...
-
-
-class Archive:
-    """One npz file: for states of a few megabytes."""
-
-    def write(self, path: Path, arrays: Arrays) -> str:
-        content = arrays_to_bytes(arrays)
-        write_new(_archive(path), content)
-        return sha256(content)
-
-    def read(self, path: Path, checksum: Any) -> dict[str, np.ndarray]:
-        file = _archive(path)
-        try:
-            content = file.read_bytes()
-        except OSError as error:
-            raise StorageError(f"{file} cannot be read ({error.strerror})") from error
-        if checksum != sha256(content):
-            raise StorageError(f"{file} is truncated or altered: its checksum does not match")
-        return bytes_to_arrays(content)
-
-    def remove(self, path: Path) -> None:
-        _archive(path).unlink(missing_ok=True)
-
-
-def _archive(path: Path) -> Path:
-    return path.with_name(f"{path.name}.npz")
-
-
-class OrbaxFolder:
-    """A folder of compressed chunks, written and read by many threads: for networks and for images.
-
-    Orbax checks its index, not all of its content, so that every file is hashed here as well.
-    """
-
-    def write(self, path: Path, arrays: Arrays) -> dict[str, str]:
-        # Orbax takes a second to import, and refuses arrays without entries.
-        orbax = importlib.import_module("orbax.checkpoint")
-        filled = {name: array for name, array in arrays.items() if array.size}
-        with orbax.Checkpointer(orbax.PyTreeCheckpointHandler()) as checkpointer:
-            checkpointer.save(path.absolute(), args=orbax.args.PyTreeSave(filled))
-        files = sorted(file for file in path.rglob("*") if file.is_file())
-        for file in files:
-            with open(file, "rb") as opened:
-                os.fsync(opened.fileno())
-        return {str(file.relative_to(path)): file_sha256(file) for file in files}
-
-    def read(self, path: Path, checksum: Any) -> dict[str, np.ndarray]:
-        if not isinstance(checksum, Mapping):
-            raise StorageError(f"{path} has no checksums")
-        for name, expected in checksum.items():
-            try:
-                found = file_sha256(path / name)
-            except OSError as error:
-                raise StorageError(f"{path / name} cannot be read ({error.strerror})") from error
-            if found != expected:
-                raise StorageError(f"{path / name} is truncated or altered: its checksum does not match")
-        orbax = importlib.import_module("orbax.checkpoint")
-        with orbax.Checkpointer(orbax.PyTreeCheckpointHandler()) as checkpointer:
-            names = checkpointer.metadata(path.absolute()).item_metadata.tree
-            wanted = {name: orbax.RestoreArgs(restore_type=np.ndarray) for name in names}
-            return checkpointer.restore(path.absolute(), args=orbax.args.PyTreeRestore(restore_args=wanted))
-
-    def remove(self, path: Path) -> None:
-        shutil.rmtree(path, ignore_errors=True)
-
-
-def flatten(tree: Any) -> dict[str, np.ndarray]:
-    """The arrays of a pytree by their place in it. What is no array is for the program to know."""
+def write_arrays(path: Path, tree: Any) -> None:
+    """Write the arrays of a pytree to the new folder `path`; they are on the disk afterwards."""
+    # Orbax takes a second to import, and refuses arrays without entries.
+    orbax = importlib.import_module("orbax.checkpoint")
     leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {jax.tree_util.keystr(path): np.asarray(_data(leaf)) for path, leaf in leaves if _is_array(leaf)}
+    arrays = {jax.tree_util.keystr(place): np.asarray(_data(leaf)) for place, leaf in leaves if _is_array(leaf)}
+    filled = {name: array for name, array in arrays.items() if array.size}
+    with orbax.Checkpointer(orbax.PyTreeCheckpointHandler()) as checkpointer:
+        checkpointer.save(path.absolute(), args=orbax.args.PyTreeSave(filled))
+    for file in path.rglob("*"):
+        if file.is_file():
+            with open(file, "r+b") as opened:  # Windows forces only what may be written to the disk.
+                os.fsync(opened.fileno())
 
 
-def unflatten(arrays: Arrays, like: Any) -> Any:
-    """`like`, a pytree of arrays or of their shapes, with these arrays; `StorageError` where one does not fit."""
+def read_arrays(path: Path, like: Any) -> Any:
+    """`like`, a pytree of arrays or of their shapes, with the arrays in `path`.
 
-    def pick(path: Any, leaf: Any) -> Any:
+    The description is read first: `StorageError` unless the folder has exactly these names, shapes and dtypes, so that
+    no file can ask for more memory than they take.
+    """
+    wanted = {
+        jax.tree_util.keystr(place): jax.eval_shape(_data, leaf)
+        for place, leaf in jax.tree_util.tree_leaves_with_path(like)
+        if _is_array(leaf)
+    }
+    try:
+        arrays = _restored(path.absolute(), {name: leaf for name, leaf in wanted.items() if leaf.size})
+    except StorageError:
+        raise
+    except Exception as error:  # Orbax raises many kinds for what it did not write.
+        reason = str(error).partition("\n")[0]
+        raise StorageError(f"{path} cannot be read ({type(error).__name__}: {reason})") from error
+
+    def pick(place: Any, leaf: Any) -> Any:
         if not _is_array(leaf):
             return leaf
-        name, expected = jax.tree_util.keystr(path), jax.eval_shape(_data, leaf)
-        got = np.zeros(expected.shape, expected.dtype) if expected.size == 0 else arrays.get(name)
-        if got is None or got.shape != expected.shape or got.dtype != expected.dtype:
-            found = "nothing" if got is None else f"{got.dtype}{got.shape}"
-            raise StorageError(f"the checkpoint has {found} for {name}, expected {expected.dtype}{expected.shape}")
-        return jax.random.wrap_key_data(jnp.asarray(got)) if _is_key(leaf) else jnp.asarray(got)
+        name = jax.tree_util.keystr(place)
+        array = arrays.get(name, np.zeros(wanted[name].shape, wanted[name].dtype))
+        return jax.random.wrap_key_data(jnp.asarray(array)) if _is_key(leaf) else jnp.asarray(array)
 
     return jax.tree_util.tree_map_with_path(pick, like)
+
+
+def _restored(path: Path, wanted: dict[str, jax.ShapeDtypeStruct]) -> dict[str, np.ndarray]:
+    # In the older layout names of arrays are names of folders, which may lead out of this one.
+    if json.loads((path / "_METADATA").read_text(encoding="utf-8")).get("use_ocdbt") is not True:
+        raise StorageError(f"{path} has another layout than actsafe writes (use_ocdbt is not true)")
+    orbax = importlib.import_module("orbax.checkpoint")
+    with orbax.Checkpointer(orbax.PyTreeCheckpointHandler()) as checkpointer:
+        found = checkpointer.metadata(path).item_metadata.tree
+        for name in sorted({*found, *wanted}):
+            there, expected = _described(found.get(name)), _described(wanted.get(name))
+            if there != expected:
+                raise StorageError(f"{path} has {there} for {name}, expected {expected}")
+            if any(chunk > max(size, 1) for chunk, size in _chunks(found[name])):
+                raise StorageError(f"{path} has chunks larger than the array {name}")
+        as_arrays = {name: orbax.RestoreArgs(restore_type=np.ndarray) for name in wanted}
+        return checkpointer.restore(path, args=orbax.args.PyTreeRestore(restore_args=as_arrays))
+
+
+def _described(leaf: Any) -> str:
+    return "nothing" if leaf is None else f"{np.dtype(leaf.dtype)}{tuple(leaf.shape)}"
+
+
+def _chunks(leaf: Any) -> zip:
+    return zip(leaf.storage.chunk_shape, leaf.shape, strict=True)
 
 
 def _is_array(leaf: Any) -> bool:

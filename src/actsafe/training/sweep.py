@@ -12,9 +12,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from actsafe.training.locking import locked
 from actsafe.training.run import RunFolder
 from actsafe.training.settings import ConfigError
-from actsafe.training.storage import StorageError, locked, read_json, require_room, write_json
+from actsafe.training.storage import StorageError, read_json, require_room, write_json
 
 SCHEMA_VERSION = 1
 FILE = "sweep.json"
@@ -77,7 +78,7 @@ class SweepFolder:
         """Its seeds, for people."""
         return _listed(list(self.runs))
 
-    def locked(self) -> AbstractContextManager[None]:
+    def locked(self) -> AbstractContextManager[Any]:
         """A context in which no other process works on all of this sweep; each run has a lock of its own besides."""
         return locked(self.path / FILE)
 

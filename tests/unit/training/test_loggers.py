@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from actsafe.envs.spec import EnvSpec
 from actsafe.training import loggers
 from actsafe.training.presets import tiny
 from actsafe.training.run import RunFolder
@@ -10,6 +11,8 @@ from actsafe.training.settings import ConfigError
 
 
 class Remembered:
+    package = "json"
+
     def __init__(self, folder):
         self.logged, self.is_closed = [], False
         Remembered.last = self
@@ -23,7 +26,7 @@ class Remembered:
 
 @pytest.fixture
 def folder(tmp_path) -> RunFolder:
-    return RunFolder.create(tmp_path / "run", tiny())
+    return RunFolder.create(tmp_path / "run", tiny(), EnvSpec("pendulum", (2,), 1, ("cost",), (0.0,), 50))
 
 
 def test_rows_become_numbers_with_paths(folder, monkeypatch):
@@ -38,7 +41,7 @@ def test_rows_become_numbers_with_paths(folder, monkeypatch):
 def test_seeds_are_told_apart(folder, monkeypatch):
     monkeypatch.setattr(loggers, "LOGGERS", {"memory": Remembered})
     with loggers.logging(["memory"], folder) as note:
-        note([{"episode": 2, "seed": seed, "cost": 1.0 * seed} for seed in (3, 4)])
+        note([{"steps": 100, "seed": seed, "cost": 1.0 * seed} for seed in (3, 4)])
     assert [
         values.get(f"seed_{seed}/cost") for (_, values), seed in zip(Remembered.last.logged, (3, 4), strict=True)
     ] == [
@@ -57,11 +60,13 @@ def test_an_unknown_logger_and_a_missing_package_are_explained(folder, monkeypat
     monkeypatch.setattr(loggers.importlib, "import_module", missing)
     with pytest.raises(ConfigError, match=r"pip install 'actsafe\[wandb\]'"), loggers.logging(["wandb"], folder):
         pass
+    with pytest.raises(ConfigError, match=r"pip install 'actsafe\[tensorboard\]'"):
+        loggers.require_loggers(["tensorboard"])
 
 
 def test_tensorboard_files_are_written(folder):
     pytest.importorskip("tensorboardX")
     with loggers.logging(["tensorboard"], folder) as note:
-        note([{"episode": 1, "seed": 0, "cost": 1.5}])
+        note([{"steps": 50, "seed": 0, "cost": 1.5}])
     (file,) = (folder.path / "tensorboard").iterdir()
     assert b"cost" in file.read_bytes()
