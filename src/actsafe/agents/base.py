@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray
 
 from actsafe.agents.algorithms import Algorithm, Role
 from actsafe.agents.phases import Phase, Schedule
@@ -117,7 +117,7 @@ class EpochLearner(Protocol):
 class Learner(Protocol):
     """The compiled side of an agent. Every state has a leading axis seed."""
 
-    def init(self, keys: PRNGKeyArray) -> Any:
+    def init(self, keys: Key[Array, " seed"]) -> Any:
         """States of agents that have learned nothing."""
         ...
 
@@ -125,7 +125,7 @@ class Learner(Protocol):
         """What decisions are made with in these states."""
         ...
 
-    def epoch(self, state: Any, num_updates: int, keys: PRNGKeyArray, phase: Phase) -> EpochLearner:
+    def epoch(self, state: Any, num_updates: int, keys: Key[Array, " seed"], phase: Phase) -> EpochLearner:
         """Learning from here on, in an epoch of this phase."""
         ...
 

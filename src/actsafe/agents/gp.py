@@ -16,7 +16,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
 from actsafe.agents.algorithms import Algorithm, Role
 from actsafe.agents.base import ActMode, Agent, AgentSettings, Forecasts, Policy
@@ -328,7 +328,7 @@ class GPLearner:
         self._recalibrate = eqx.filter_jit(by_seed(agent.recalibrate))
         self._coverage = eqx.filter_jit(by_seed(agent.coverage))
 
-    def init(self, keys: PRNGKeyArray) -> GPState:
+    def init(self, keys: Key[Array, " seed"]) -> GPState:
         return self._init(keys)
 
     def believe(self, state: GPState) -> GPDynamics:
@@ -357,7 +357,7 @@ class GPLearner:
     def compile_ahead(self, state: GPState, buffer: Any, phase: Phase) -> None:
         """Nothing: programs are compiled when they are needed."""
 
-    def epoch(self, state: GPState, num_updates: int, keys: PRNGKeyArray, phase: Phase) -> "EpisodeLearning":
+    def epoch(self, state: GPState, num_updates: int, keys: Key[Array, " seed"], phase: Phase) -> "EpisodeLearning":
         return EpisodeLearning(self, state, num_updates, phase)
 
     def learn(self, state: GPState, rows: Any, phase: Phase) -> GPState:

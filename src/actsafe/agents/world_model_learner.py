@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from actsafe.agents.base import ActMode, Policy
 from actsafe.agents.phases import Phase
@@ -55,13 +55,13 @@ class WorldModelLearner:
         self._from_host = eqx.filter_jit(self._learn_from_host, **choices)
         self._ahead: dict[Phase, concurrent.futures.Future[Any]] = {}
 
-    def init(self, keys: PRNGKeyArray) -> Any:
+    def init(self, keys: Key[Array, " seed"]) -> Any:
         return self._init(keys)
 
     def policy(self, state: Any, mode: ActMode) -> Policy:
         return self.agent.policy(state.policy_weights, mode)
 
-    def epoch(self, state: Any, num_updates: int, keys: PRNGKeyArray, phase: Phase) -> "EpochUpdates":
+    def epoch(self, state: Any, num_updates: int, keys: Key[Array, " seed"], phase: Phase) -> "EpochUpdates":
         return EpochUpdates(self, state, num_updates, keys, phase)
 
     def num_due(self, num_steps: int) -> int:
@@ -84,7 +84,7 @@ class WorldModelLearner:
         self._ahead[phase] = thread.submit(lowered.compile)
         thread.shutdown(wait=False)
 
-    def learn(self, state: Any, replay: AnyReplay, keys: PRNGKeyArray, phase: Phase) -> tuple[Any, Sums]:
+    def learn(self, state: Any, replay: AnyReplay, keys: Key[Array, " seed"], phase: Phase) -> tuple[Any, Sums]:
         """The states after `num_updates` updates, and the sums of what they measured."""
         phase = self._taught_as(phase)
         sample_keys, update_keys = jax.vmap(jax.random.split, out_axes=1)(keys)
@@ -143,7 +143,9 @@ class WorldModelLearner:
 class EpochUpdates:
     """The updates of one epoch."""
 
-    def __init__(self, learner: WorldModelLearner, state: Any, num_updates: int, keys: PRNGKeyArray, phase: Phase):
+    def __init__(
+        self, learner: WorldModelLearner, state: Any, num_updates: int, keys: Key[Array, " seed"], phase: Phase
+    ):
         self._learner, self._keys, self._phase = learner, keys, phase
         self.agent, self.num_updates, self._num_before = state, num_updates, num_updates
         self._sums: Sums | None = None

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, Shaped
 
 from actsafe.agents.base import Decision, Percept, Policy
 from actsafe.agents.seeds import over_seeds
@@ -62,7 +62,7 @@ class Pending(NamedTuple):
 class Collector(Protocol):
     """Lets policies act on environments."""
 
-    def begin(self, policy: Policy, seeds: list[int], keys: PRNGKeyArray) -> None:
+    def begin(self, policy: Policy, seeds: list[int], keys: Key[Array, " seed"]) -> None:
         """From now on, new episodes of all environments: `seeds` determine them, `keys` the policies' draws."""
         ...
 
@@ -116,7 +116,7 @@ class HostCollector:
         num_threads = min(num_cores(), self._num_envs) if prefers_products() and num_seeds == 1 else 1
         self._sharing = Sharing(num_threads, "encoding") if num_threads > 1 else None
 
-    def begin(self, policy: Policy, seeds: list[int], keys: PRNGKeyArray) -> None:
+    def begin(self, policy: Policy, seeds: list[int], keys: Key[Array, " seed"]) -> None:
         # The batch draws the seeds of its environments from one number.
         self._seed = seeds[0] if len(seeds) == 1 else int(np.random.SeedSequence(seeds).generate_state(1)[0])
         self._memory = self._begin(policy, keys)
@@ -205,7 +205,7 @@ class DeviceCollector:
         self._play = eqx.filter_jit(self._played)
         self._observe = eqx.filter_jit(over_seeds(self._envs.observe, num_seeds))
 
-    def begin(self, policy: Policy, seeds: list[int], keys: PRNGKeyArray) -> None:
+    def begin(self, policy: Policy, seeds: list[int], keys: Key[Array, " seed"]) -> None:
         streams = jnp.stack([self._envs.streams(seed) for seed in seeds])
         self._under_way = self._begin(policy, streams, keys)
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, Key
 
 from actsafe.agents.algorithms import Role
 from actsafe.agents.base import ActMode, Agent, Policy
@@ -40,7 +40,7 @@ class TrainState(NamedTuple):
 
     agent: Any
     """With a leading axis seed."""
-    keys: PRNGKeyArray
+    keys: Key[Array, " seed"]
     """The root of every seed's random numbers."""
     has_handed_over: Any
     """Whether the task's policy has taken over from the exploration's."""
@@ -283,7 +283,7 @@ class Loop:
                     f"{budget:g}. Raise the budget, or start the environment where zero input is safe"
                 )
 
-    def _keys(self, state: TrainState, epoch: int, stream: int) -> PRNGKeyArray:
+    def _keys(self, state: TrainState, epoch: int, stream: int) -> Key[Array, " seed"]:
         return _folded(_folded(state.keys, epoch), stream)
 
     def _env_seeds(self, epoch: int, stream: int) -> list[int]:
@@ -305,7 +305,7 @@ class Loop:
             ) from error
 
 
-def _folded(keys: PRNGKeyArray, number: int) -> PRNGKeyArray:
+def _folded(keys: Key[Array, " seed"], number: int) -> Key[Array, " seed"]:
     return jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, number)
 
 

@@ -1,51 +1,60 @@
 """What the same planner reaches when it knows the true dynamics: the mark that learned models are measured against."""
 
+import contextlib
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from actsafe.agents.deciding import Decision, Planner
+from actsafe.agents.gp import GPAgent
+from actsafe.agents.planner import Planner
 from actsafe.models.base import TrueDynamics
 from actsafe.objectives.pessimism import Constraint, Objective
 from actsafe.objectives.rewards import Mixture, TaskReward
+from actsafe.training.collecting import make_collector
 from actsafe.training.config import Config
+from actsafe.training.episodes import EpisodeOutcome, Episodes
 
 
-def reference_returns(config: Config, num_episodes: int) -> dict[str, Any]:
-    """Return, cost and ending of every task under the true dynamics, with the constraint and without it.
+def reference_returns(config: Config, num_episodes: int) -> dict[str, Any] | None:
+    """Returns, costs and endings of every task under the true dynamics, with the constraint and without it.
 
-    `num_episodes` random streams each; search and constraint are those of `config`.
+    Search and constraint are those of `config`. None where the agent does not plan, or the dynamics are not known.
     """
-    rules = {"constrained": config.objective.constraint, "unconstrained": None}
-    by_rule = {name: _by_task(config, rule, num_episodes) for name, rule in rules.items()}
-    tasks = config.make_problem().tasks
-    return {"num_episodes": num_episodes} | {task: {rule: by_rule[rule][task] for rule in rules} for task in tasks}
+    with jax.enable_x64(config.agent.is_double), contextlib.closing(config.make_envs(num_episodes)) as envs:
+        agent = config.make_agent(envs)
+        if not isinstance(agent, GPAgent) or envs.spec.problem is None:
+            return None
+        rules = {"constrained": agent.settings.objective.constraint, "unconstrained": None}
+        collector = make_collector(envs, 1)
+        found: dict[str, dict[str, Any]] = {task: {} for task in agent.tasks}
+        for rule, constraint in rules.items():
+            for place, task in enumerate(agent.tasks):
+                planner = _planner(agent, place, constraint)
+                # Every environment has a random stream of its own.
+                collector.begin(planner, [0], jax.random.key(0)[None])
+                episodes = Episodes(envs.spec)
+                episodes.add(collector.collect(planner, agent.problem.num_decisions))
+                episodes.add(collector.last_row())
+                found[task][rule] = _summary(episodes.outcomes()[0], task)
+    return {"num_episodes": num_episodes, "tasks": found}
 
 
-def _by_task(config: Config, constraint: Constraint | None, num_episodes: int) -> dict[str, dict[str, Any]]:
-    problem = config.make_problem()
-    model = TrueDynamics(problem)
-    rewards = tuple(TaskReward(problem, task) for task in problem.tasks)
+def _planner(agent: GPAgent, place: int, constraint: Constraint | None) -> Planner:
+    """The agent's planner for the task at this place, with the true dynamics; arrays have an axis seed of one."""
+    problem = agent.problem
+    rewards = Mixture(tuple(TaskReward(problem, task) for task in problem.tasks), jnp.eye(len(problem.tasks))[place])
+    objective = Objective(rewards, num_particles=1, is_optimistic=False, constraint=constraint)
+    planner = Planner(problem, TrueDynamics(problem), objective, jnp.zeros(problem.state_dim), agent.settings.planning)
+    return jax.tree.map(lambda leaf: leaf[None] if isinstance(leaf, jax.Array) else leaf, planner)
 
-    @eqx.filter_jit
-    @eqx.filter_vmap(in_axes=(None, 0))
-    def episode(weights: jax.Array, key: jax.Array) -> Decision:
-        objective = Objective(Mixture(rewards, weights), num_particles=1, is_optimistic=False, constraint=constraint)
-        planner = Planner(problem, model, objective, jnp.zeros((problem.state_dim,)), config.planning)
-        return planner.advance(planner.begin(key), problem.num_decisions)[1]
 
-    keys = jax.random.split(jax.random.key(0), num_episodes)
-    found = {}
-    for index, task in enumerate(problem.tasks):
-        record = episode(jnp.eye(len(rewards))[index], keys)
-        returns = np.sum(np.asarray(record.rewards)[..., index], axis=-1)
-        found[task] = {
-            "median_return": float(np.median(returns)),
-            "returns": returns.tolist(),
-            "costs": np.sum(np.asarray(record.cost), axis=-1).tolist(),
-            "upright": np.asarray(jax.vmap(problem.is_goal)(record.next_state[:, -1])).tolist(),
-        }
-    return found
+def _summary(episodes: list[EpisodeOutcome], task: str) -> dict[str, Any]:
+    returns = [episode.returns[task] for episode in episodes]
+    return {
+        "median_return": float(np.median(returns)),
+        "returns": returns,
+        "costs": [float(episode.costs[0]) for episode in episodes],
+        "goals": sum(bool(episode.is_goal) for episode in episodes),
+    }

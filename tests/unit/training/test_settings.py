@@ -117,10 +117,7 @@ def test_a_member_of_a_union_is_named_by_its_kind():
         ({"shape": {"kind": 3}}, "unknown shape.kind 3"),
         ({"shape": {"kind": "square", "radius": 1}}, "Did you mean 'shape.side'"),
         ({"shape": {"kind": "nowhere:Class"}}, "shape.kind: 'nowhere:Class' cannot be imported"),
-        (
-            {"shape": {"kind": "math:pi"}},
-            "shape.kind: 'math:pi' is no dataclass that derives from one of Circle, Squar",
-        ),
+        ({"shape": {"kind": "math:pi"}}, "shape.kind: 'math:pi' is no dataclass that derives from one of Circle, Squar"),
         ({"shape": []}, "shape must be an object"),
         ([], "config must be an object"),
     ],
@@ -191,10 +188,7 @@ def test_an_agent_that_is_not_given_is_chosen_for_the_environment(asked, kind):
         ({"env": "pendulum", "options": {"masss": 1}}, "environment pendulum: "),
         ({"env": "pendulum", "options": {"budget": 1.0}}, "environment pendulum: "),
         ({"algorithm": "actsave"}, "Did you mean 'actsafe'"),
-        (
-            {"algorithm": "uniform", "agent": GPAgentSettings()},
-            "uniform needs an agent of kind rssm, got agent.kind = gp",
-        ),
+        ({"algorithm": "uniform", "agent": GPAgentSettings()}, "uniform needs an agent of kind rssm, got agent.kind = gp"),
     ],
 )
 def test_what_nothing_can_be_chosen_for_is_refused(asked, said):
