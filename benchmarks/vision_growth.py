@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from actsafe.agents.vision import VisionAgent, VisionState
+from actsafe.training.learning import compiler_options
 from operations import count
 from timing import arguments, emit, machine, progress
 from vision_workloads import command, make_agent, make_replay, peak_device_bytes, updates, use_single_precision
 from workloads import growth_exponent
 
 from actsafe.agents.phases import Phase
-from actsafe.agents.vision import VisionAgent, VisionState
-from actsafe.training.learning import compiler_options
 
 CLAIM = "On an accelerator an update of twice the batch, members or seeds takes less than twice the time."
 

@@ -15,7 +15,7 @@
 # cartpole-careful ActSafe there: exploring from step 40,000 until 600,000, a tenth of the pessimism, our budget, dreams that
 #                  begin in the last epoch's rows count, steps of recovery as long as others, a barrier 20 times as
 #                  heavy and critics that learn four times as fast
-# cartpole-unwound the same, but that the reward's critic learns as fast as published, policies are charged for windup, the
+# cartpole-unwound the same, but that the reward's critic learns as fast as published, policies are charged for saturation, the
 #                  task takes over once its own dreams let it, and updates come between episodes. Not made yet
 #
 # And of 400,000 steps from state with small networks, for a CPU, about a quarter of an hour for an algorithm and seed:
@@ -23,7 +23,7 @@
 # cartpole-state           the released budget, a pessimism of 20, a replay that forgets nothing, dreams that begin in the
 #                          last epoch's rows count, steps of recovery as long as others
 # cartpole-state-loose     the same with our budget, which is twice as large
-# cartpole-state-unwound   that with a heavier barrier, faster critics of costs, a charge for windup, and the check before
+# cartpole-state-unwound   that with a heavier barrier, faster critics of costs, a charge for saturation, and the check before
 #                          the task takes over
 # cartpole-state-whole     that with updates between episodes only
 # cartpole-state-recent    as -loose, with the released factor on steps of recovery, 0.01
@@ -50,13 +50,13 @@ reproduce() { # EXPERIMENT SETTING...
 
 goto_goal=(agent.is_budget_released=true schedule.warm_up=40000 schedule.expansion=100000 replay_capacity=100000)
 slow=(agent.is_budget_released=true schedule.warm_up=20000 schedule.expansion=600000 replay_capacity=200000)
-bold=(schedule.expansion=700000 agent.doubt.pessimism=5)
-steady=(schedule.warm_up=20000 agent.is_budget_released=true agent.doubt.pessimism=20 agent.recent_rows=10000
+bold=(schedule.expansion=700000 agent.uncertainty.pessimism=5)
+steady=(schedule.warm_up=20000 agent.is_budget_released=true agent.uncertainty.pessimism=20 agent.recent_rows=10000
     agent.step.barrier.recovery_step=1.0)
-careful=(schedule.warm_up=40000 schedule.expansion=600000 agent.doubt.pessimism=5 agent.recent_rows=10000
+careful=(schedule.warm_up=40000 schedule.expansion=600000 agent.uncertainty.pessimism=5 agent.recent_rows=10000
     agent.step.barrier.recovery_step=1.0 agent.step.barrier.initial_weight=2.0 agent.actor_critic.critic_rate=3.2e-4)
 unwound=(agent.actor_critic.critic_rate=8e-5 agent.actor_critic.safety_critic_rate=3.2e-4
-    agent.actor_critic.unwinding=0.1 is_handover_checked=true decisions_per_cycle=501)
+    agent.actor_critic.saturation_penalty=0.1 is_handover_checked=true decisions_per_cycle=501)
 state=(observation=state schedule.expansion=200000 schedule.total=400000 updates_per_1000_steps="${UPDATES:-30}"
     agent.precision=float32 agent.batch_size=8 agent.sequence_length=16 agent.model_rate=6e-4
     agent.model.deterministic=48 agent.model.stochastic=12 agent.model.hidden=48
@@ -65,15 +65,15 @@ state=(observation=state schedule.expansion=200000 schedule.total=400000 updates
     agent.actor_critic.critic_width=64 agent.actor_critic.critic_depth=2 agent.actor_critic.critic_rate=2e-4)
 loose=("${steady[@]}" "${state[@]}" agent.is_budget_released=false)
 state_unwound=(agent.step.barrier.initial_weight=2.0 agent.actor_critic.safety_critic_rate=8e-4
-    agent.actor_critic.unwinding=0.1 is_handover_checked=true)
+    agent.actor_critic.saturation_penalty=0.1 is_handover_checked=true)
 short_replay=(schedule.warm_up=20000 replay_capacity=60000)
 case $which in
 goto-goal) reproduce point-goto-goal "${goto_goal[@]}" ;;
-goto-goal-wary) reproduce point-goto-goal "${goto_goal[@]}" agent.doubt.pessimism=0.7 ;;
+goto-goal-wary) reproduce point-goto-goal "${goto_goal[@]}" agent.uncertainty.pessimism=0.7 ;;
 cartpole) reproduce cartpole-swingup-sparse "${slow[@]}" ;;
 cartpole-bold) reproduce cartpole-swingup-sparse "${short_replay[@]}" "${bold[@]}" ;;
 cartpole-bolder)
-    reproduce cartpole-swingup-sparse "${short_replay[@]}" "${bold[@]}" agent.doubt.is_intrinsic_differentiated=true
+    reproduce cartpole-swingup-sparse "${short_replay[@]}" "${bold[@]}" agent.uncertainty.is_intrinsic_differentiated=true
     ;;
 cartpole-careful) reproduce cartpole-swingup-sparse "${careful[@]}" ;;
 cartpole-unwound) reproduce cartpole-swingup-sparse "${careful[@]}" "${unwound[@]}" ;;

@@ -26,7 +26,7 @@ from actsafe.data.device_replay import Replay
 from actsafe.data.rows import Rows
 from actsafe.envs.make import ProblemBatch
 from actsafe.models.rssm.world_model import WorldModelSettings
-from actsafe.objectives.doubt import DoubtSettings
+from actsafe.objectives.uncertainty import UncertaintySettings
 from actsafe.training.learning import compiler_options
 from actsafe.training.settings import plain
 
@@ -37,12 +37,12 @@ EPISODES, CYCLES, TICKS = 2, 10, 50
 beginning is one tick more."""
 
 NUMBERS = {
-    "pessimism": "doubt.pessimism",
+    "pessimism": "uncertainty.pessimism",
     "recovery_step": "step.barrier.recovery_step",
     "barrier": "step.barrier.initial_weight",
     "critic_rate": "actor_critic.critic_rate",
     "safety_critic_rate": "actor_critic.safety_critic_rate",
-    "unwinding": "actor_critic.unwinding",
+    "saturation_penalty": "actor_critic.saturation_penalty",
 }
 """What variants may choose, and which settings of the agent these are."""
 FIRST = {"pessimism": 5.0, "recovery_step": 1.0, "barrier": 0.1, "critic_rate": 2e-4, "safety_critic_rate": 2e-4}
@@ -50,18 +50,18 @@ CAREFUL = FIRST | {"barrier": 2.0, "critic_rate": 8e-4, "safety_critic_rate": 8e
 VARIANTS = {
     "steady": FIRST,
     "careful": CAREFUL,
-    "unwound": CAREFUL | {"unwinding": 0.01},
-    "unwound_more": CAREFUL | {"unwinding": 0.1},
-    "unwound_slow": CAREFUL | {"unwinding": 0.01, "critic_rate": 2e-4},
-    "unwound_greedy": CAREFUL | {"unwinding": 0.01, "is_greedy": True},
+    "unwound": CAREFUL | {"saturation_penalty": 0.01},
+    "unwound_more": CAREFUL | {"saturation_penalty": 0.1},
+    "unwound_slow": CAREFUL | {"saturation_penalty": 0.01, "critic_rate": 2e-4},
+    "unwound_greedy": CAREFUL | {"saturation_penalty": 0.01, "is_greedy": True},
 }
 METHOD = {
     "variants": "steady: dreams that begin in the last epoch's rows count, steps of recovery as long as others; "
     "careful: also a barrier 20 times as heavy and critics that learn 4 times as fast; unwound: also charged for "
-    "windup, ten times as much in unwound_more; unwound_slow: the reward's critic at the first rate; "
+    "saturation, ten times as much in unwound_more; unwound_slow: the reward's critic at the first rate; "
     "unwound_greedy: the task acts in the expansion as well",
     "runs": "entries by epoch. cost and return are means over its 20 episodes, of whoever acted, cost_return what the "
-    "acting policy's dreams held against planner_budget, windup the acting policy's",
+    "acting policy's dreams held against planner_budget, saturation the acting policy's",
     "summary": "epochs whose mean cost is over the budget, of all after the warm-up, by seed; late_return is the mean "
     "over the last tenth of epochs. A run is stuck where the last five epochs each cost more than five budgets",
 }
@@ -93,7 +93,7 @@ class World:
                 critic_width=width + 16,
                 critic_depth=2,
             ),
-            doubt=DoubtSettings(form="log_ratio"),
+            uncertainty=UncertaintySettings(form="log_ratio"),
             batch_size=8,
             sequence_length=16,
             recent_rows=10_000,
@@ -183,7 +183,7 @@ class World:
             task = found[f"task/{name}"]
             return jnp.where(acts_task, task, found.get(f"exploration/{name}", task))
 
-        told = {name: of_acting(name) for name in ("is_feasible", "doubt", "windup")}
+        told = {name: of_acting(name) for name in ("is_feasible", "uncertainty", "saturation")}
         told |= {"return": jnp.mean(returns), "cost": jnp.mean(costs), "cost_return": of_acting("cost_return_0")}
         return (state, replay), told
 
@@ -249,7 +249,7 @@ def study(options: argparse.Namespace) -> dict[str, Any]:
     return {
         "benchmark": "vision_study",
         "is_quick": options.quick,
-        "claim": "The careful settings keep the budget more often, and charging for windup keeps policies alive.",
+        "claim": "The careful settings keep the budget more often, and charging for saturation keeps policies alive.",
         "command": command(),
         "machine": machine() | {"precision": "float32"},
         "method": METHOD,

@@ -11,20 +11,20 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from actsafe.agents.recipes import Policy
+from actsafe.agents.vision import VisionAgent, VisionSettings, VisionState
+from actsafe.training.learning import compiler_options
 from operations import count
 from timing import arguments, compile_ahead, emit, machine, measure, progress
 from vision_workloads import command, make_agent, make_replay, peak_device_bytes, updates, use_single_precision
 
 from actsafe.actor_critic.imagination import DreamNoise, dream
 from actsafe.agents.phases import Phase
-from actsafe.agents.recipes import Policy
-from actsafe.agents.vision import VisionAgent, VisionSettings, VisionState
 from actsafe.constrained.descent import descend
 from actsafe.data.device_replay import Replay
 from actsafe.models.networks import cast
 from actsafe.models.rssm.states import State
 from actsafe.models.rssm.world_model import elbo_loss
-from actsafe.training.learning import compiler_options
 
 CLAIM = "On one H200, bfloat16, batch 16 x 50, horizon 15, five members: 8 ms an update in the expansion, 5 after it."
 
@@ -169,7 +169,7 @@ def part_times(agent: VisionAgent, state: VisionState, replay: Replay, options: 
 
     def scan(cell: Any) -> Any:
         steps, draws = cell.prepare(embeddings, rows.action, rows.is_first, key)
-        filtered = cell.distributions(cell.walk(steps, draws, unroll=agent._unroll), draws)
+        filtered = cell.distributions(cell.filter(steps, draws, unroll=agent._unroll), draws)
         return sum(jnp.sum(leaf.astype(jnp.float32) ** 2) for leaf in jax.tree.leaves(filtered))
 
     def elbo(model: Any) -> Any:
@@ -177,25 +177,27 @@ def part_times(agent: VisionAgent, state: VisionState, replay: Replay, options: 
 
     start = State(features[:, : settings.model.deterministic], features[:, settings.model.deterministic :])
     one = jax.tree.map(lambda leaf: leaf[0], state.actor_critics)
-    aim = jax.tree.map(lambda leaf: leaf[0], agent.aims)
+    weights = jax.tree.map(lambda leaf: leaf[0], agent.objective_weights)
 
     def improve(learned: Any) -> Any:
-        return agent.learner.improve(learned, model, start, aim, key)[0]
+        return agent.learner.improve(learned, model, start, weights, key)[0]
 
     def improve_both(learned: Any) -> Any:
         keys = jax.random.split(key, 2)
         return eqx.filter_vmap(lambda a, b, c: agent.learner.improve(a, model, start, b, c)[0])(
-            learned, agent.aims, keys
+            learned, agent.objective_weights, keys
         )
 
-    def imagine(pushes: Any) -> Any:
+    def imagine(action_offsets: Any) -> Any:
         actor = cast(one.actor.tree, dtype)
-        noise = DreamNoise.draw(model.cell, num_rows, pushes.shape[-1], pushes.shape[0], key)
-        dreamt, back = jax.vjp(lambda x: dream(model.cell, actor, start, noise, x, unroll=agent._unroll), pushes)
+        noise = DreamNoise.draw(model.cell, num_rows, action_offsets.shape[-1], action_offsets.shape[0], key)
+        dreamt, back = jax.vjp(
+            lambda x: dream(model.cell, actor, start, noise, x, unroll=agent._unroll), action_offsets
+        )
         both = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), dreamt)
-        return pushes + 1e-9 * jnp.sum(jax.vmap(back)(both)[0], axis=0)
+        return action_offsets + 1e-9 * jnp.sum(jax.vmap(back)(both)[0], axis=0)
 
-    pushes = jnp.zeros((settings.actor_critic.horizon, num_rows, agent.surroundings.action_dim), jnp.float32)
+    action_offsets = jnp.zeros((settings.actor_critic.horizon, num_rows, agent.surroundings.action_dim), jnp.float32)
     optimiser = agent._model_optimiser
 
     def optimise(carry: Any) -> Any:
@@ -208,7 +210,7 @@ def part_times(agent: VisionAgent, state: VisionState, replay: Replay, options: 
         "rssm_scan": (_trained(scan), model.cell),
         "world_model_loss_and_gradient": (_trained(elbo), model),
         "world_model_optimiser": (optimise, (state.model.vector, state.model_memory)),
-        "imagination": (imagine, pushes),
+        "imagination": (imagine, action_offsets),
         "actor_critic": (improve, one),
         "two_actor_critics": (improve_both, state.actor_critics),
         "replay_sample": (

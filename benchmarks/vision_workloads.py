@@ -6,11 +6,11 @@ from typing import Any
 
 import jax
 import numpy as np
+from actsafe.agents.recipes import VISION_RECIPES
+from actsafe.agents.vision import EnvSpec, VisionAgent, VisionSettings, VisionState
 
 from actsafe.actor_critic.settings import ActorCriticSettings
 from actsafe.agents.phases import Phase
-from actsafe.agents.recipes import VISION_RECIPES
-from actsafe.agents.vision import EnvSpec, VisionAgent, VisionSettings, VisionState
 from actsafe.data.device_replay import Replay
 from actsafe.data.rows import Rows
 from actsafe.models.rssm.world_model import WorldModelSettings

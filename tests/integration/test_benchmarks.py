@@ -189,7 +189,7 @@ def test_vision_study_has_every_epoch_of_every_run(results):
     # The warm-up is the same for all runs of a seed: actions are uniform, and agents begin alike.
     assert first["cost"][0] == second["cost"][0]
     assert first["return"][1] != second["return"][1]
-    assert {len(run[name]) for run in result["runs"] for name in ("cost", "return", "windup", "doubt")} == {2}
+    assert {len(run[name]) for run in result["runs"] for name in ("cost", "return", "saturation", "uncertainty")} == {2}
     for name, run in zip(("careful", "unwound_greedy"), result["runs"], strict=True):
         found = result["summary"][name]
         assert found["epochs_after_warm_up"] == 1

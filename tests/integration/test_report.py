@@ -93,7 +93,7 @@ def vision_run(path: Path, num_epochs: int = 4, **changes) -> Path:
         heading = {"epoch": epoch, "seed": config.seed, "phase": phase}
         outcomes = [Outcome(float(epoch), np.array([cost])) for cost in costs]
         policy = POLICIES[phase]
-        learned = {f"{policy.value}/{name}": 0.1 * epoch for name in ("cost_0", "pessimistic_cost_0", "doubt")}
+        learned = {f"{policy.value}/{name}": 0.1 * epoch for name in ("cost_0", "pessimistic_cost_0", "uncertainty")}
         metrics = {
             **heading,
             "steps": 100 * epoch,

@@ -55,7 +55,7 @@ class Actor(eqx.Module):
         offset = self.initial_std + math.log(-math.expm1(-self.initial_std))
         return Squashed(MEAN_LIMIT * jnp.tanh(mean / MEAN_LIMIT), jax.nn.softplus(spread + offset) + MIN_STD)
 
-    def windup(self, outputs: Float[Array, "*lead outputs"]) -> Float[Array, ""]:
+    def saturation(self, outputs: Float[Array, "*lead outputs"]) -> Float[Array, ""]:
         """½ Σ e² over actions, its mean over decisions: e is how far the layers' m lies beyond ±`FAR`, else 0.
 
         As an integrator winds up behind a valve that is open already, means grow where squashing hides it: a policy

@@ -19,7 +19,7 @@ from actsafe.models.packing import flat
 Cotangents = Float[Array, "critic time row"]
 
 
-class Judged(NamedTuple):
+class CriticValues(NamedTuple):
     """Values of states, and what changes them."""
 
     values: Float[Array, "critic time row"]
@@ -30,7 +30,7 @@ class Judged(NamedTuple):
     alike, and a compiler that found them side by side would make one of them, so that each waits for the other."""
 
 
-def judge(critics: MLP, features: Float[Array, "time row feature"], dtype: DTypeLike) -> Judged:
+def evaluate(critics: MLP, features: Float[Array, "time row feature"], dtype: DTypeLike) -> CriticValues:
     """What every critic says of every state; products of matrices are in `dtype`."""
     lead, num_critics = features.shape[:2], critics.layers[0].weight.shape[0]
 
@@ -47,4 +47,4 @@ def judge(critics: MLP, features: Float[Array, "time row feature"], dtype: DType
         later = after(pull_back, others)
         return jax.vmap(flat)(later(cotangents.reshape(values.shape).astype(values.dtype))[0])
 
-    return Judged(values.reshape(num_critics, *lead), to_features, to_weights)
+    return CriticValues(values.reshape(num_critics, *lead), to_features, to_weights)

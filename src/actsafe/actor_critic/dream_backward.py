@@ -26,13 +26,13 @@ from actsafe.models.rssm.gate_kernel import go_back, through_gates
 
 
 def backward(
-    priors: Priors, draws: Draws, trace: Trace, cotangents: Any, room: Any, copies: int, interpret: bool
+    priors: Priors, draws: Draws, trace: Trace, cotangents: Any, workspace: Any, copies: int, interpret: bool
 ) -> Float[Array, "time rows action"]:
-    """∂/∂pushes from cotangents of which every row of the dream has several, one next to the other."""
+    """∂/∂action_offsets from cotangents of which every row of the dream has several, one next to the other."""
     sizes = sizes_of(priors, draws)
 
     def program(priors: Any, draws: Any, trace: Any, cotangents: Any, results: Any) -> None:
-        wishes, errors, carries = results
+        action_gradients, errors, carries = results
         block = Block.mine(interpret, copies)
         for store, size in zip(carries[:2], (sizes.deterministic, sizes.stochastic), strict=True):
             clear(block, store, width=size)
@@ -43,15 +43,15 @@ def backward(
             member = draws.members[t, block.number]
             way = _WayBack(block, block.originals(copies), priors, draws, trace, cotangents, errors, carries)
             way.follow(t, member, sizes)
-            way.act(t, member, sizes, wishes)
+            way.act(t, member, sizes, action_gradients)
 
         jax.lax.fori_loop(jnp.int32(0), jnp.int32(sizes.steps), step, None)
 
-    kernel = call(program, room, sizes.rows // BLOCK, interpret=interpret, name="dream_back")
+    kernel = call(program, workspace, sizes.rows // BLOCK, interpret=interpret, name="dream_back")
     return kernel(priors, draws, trace, cotangents)[0]
 
 
-def backward_room(sizes: Sizes, copies: int, dtype: DTypeLike) -> tuple[Array, Any, tuple[Array, ...]]:
+def backward_workspace(sizes: Sizes, copies: int, dtype: DTypeLike) -> tuple[Array, Any, tuple[Array, ...]]:
     """For `backward` with so many cotangents."""
     num_rows = sizes.rows * copies
     widths = (sizes.hidden, 4 * sizes.deterministic, sizes.hidden, 2 * sizes.stochastic)
@@ -134,7 +134,7 @@ class _WayBack(NamedTuple):
         pieces(sizes.deterministic, entered)
         block.wait()
 
-    def act(self, t: Array, member: Array, sizes: Sizes, wishes: Any) -> None:
+    def act(self, t: Array, member: Array, sizes: Sizes, action_gradients: Any) -> None:
         """From what entered step t back to the state before it and to the action."""
         block, (_, to_sample, _) = self.block, self.carries
         source, weight = Source(self.errors.entered, (), sizes.hidden), self.priors.entry.weight
@@ -147,7 +147,7 @@ class _WayBack(NamedTuple):
             layer = Layer(weight, (member,), (sizes.stochastic, 0))
             x = products_back(block, [(source, layer)], columns, sizes.actions)
             x += block.read(self.cotangents[1], t, columns=columns, width=sizes.actions)
-            block.write(wishes, t, columns=columns, width=sizes.actions, value=x)
+            block.write(action_gradients, t, columns=columns, width=sizes.actions, value=x)
 
         pieces(sizes.stochastic, to_state)
         pieces(sizes.actions, to_action)

@@ -47,7 +47,7 @@ class Sizes(NamedTuple):
     hidden: int
 
 
-def forward(priors: Priors, actor: Actor, start: State, draws: Draws, room: Any, interpret: bool) -> Trace:
+def forward(priors: Priors, actor: Actor, start: State, draws: Draws, workspace: Any, interpret: bool) -> Trace:
     sizes = sizes_of(priors, draws)
     offset = actor.initial_std + math.log(-math.expm1(-actor.initial_std))
     width = actor.layers.layers[0].weight.shape[-1]
@@ -66,11 +66,11 @@ def forward(priors: Priors, actor: Actor, start: State, draws: Draws, room: Any,
 
         jax.lax.fori_loop(jnp.int32(0), jnp.int32(sizes.steps), step, None)
 
-    kernel = call(program, room, sizes.rows // BLOCK, interpret=interpret, name="dream")
+    kernel = call(program, workspace, sizes.rows // BLOCK, interpret=interpret, name="dream")
     return kernel(priors, actor.layers.layers, start, draws)[0]
 
 
-def forward_room(sizes: Sizes, width: int, dtype: DTypeLike) -> tuple[Trace, tuple[Array, Array]]:
+def forward_workspace(sizes: Sizes, width: int, dtype: DTypeLike) -> tuple[Trace, tuple[Array, Array]]:
     """For `forward`, with an actor of this width."""
 
     def store(steps: int, columns: int) -> Array:

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from actsafe.actor_critic.actor import Actor
 from actsafe.actor_critic.dream_forward import Draws, Sizes
-from actsafe.actor_critic.dream_kernel import DreamRoom, dream_states
+from actsafe.actor_critic.dream_kernel import DreamWorkspace, dream_states
 from actsafe.models.rssm import blocks
 from actsafe.models.rssm.cell import Cell
 from actsafe.models.rssm.states import State
@@ -58,7 +58,7 @@ class Dream(NamedTuple):
         return self.states.features
 
 
-def dream_room(cell: Cell, actor: Actor, noise: DreamNoise, num_cotangents: int) -> DreamRoom | tuple[()]:
+def dream_workspace(cell: Cell, actor: Actor, noise: DreamNoise, num_cotangents: int) -> DreamWorkspace | tuple[()]:
     """For `dream`, to be gone back with so many cotangents: memory to work in, if it is a kernel that dreams."""
     num_steps, num_rows, num_actions = noise.action.shape
     dtype = cell.priors.entry.weight.dtype
@@ -66,7 +66,7 @@ def dream_room(cell: Cell, actor: Actor, noise: DreamNoise, num_cotangents: int)
         return ()
     hidden = cell.priors.entry.weight.shape[-1]
     sizes = Sizes(num_steps, num_rows, num_actions, cell.deterministic_size, cell.stochastic_size, hidden)
-    return DreamRoom.of(sizes, actor.layers.layers[0].weight.shape[-1], num_cotangents, dtype)
+    return DreamWorkspace.of(sizes, actor.layers.layers[0].weight.shape[-1], num_cotangents, dtype)
 
 
 def dream(
@@ -74,29 +74,29 @@ def dream(
     actor: Actor,
     start: State,
     noise: DreamNoise,
-    pushes: Float[Array, "time row action"],
-    room: DreamRoom | tuple[()] | None = None,
+    action_offsets: Float[Array, "time row action"],
+    workspace: DreamWorkspace | tuple[()] | None = None,
     *,
     unroll: int | bool = 1,
 ) -> Dream:
-    """Dreams from every row of `start`; `room` is for whoever orders a program (see `blocks.call`).
+    """Dreams from every row of `start`; `workspace` is for whoever orders a program (see `blocks.call`).
 
-    The actor neither sees gradients of its inputs nor hands any to its weights here: ∂/∂`pushes`, which are added to
-    its actions and are zero, says what a change of each action would bring. The loop's backward pass then runs
-    through the model alone, and the actor's own follows in one batch over all steps (see `Learner.improve`).
+    The actor neither sees gradients of its inputs nor hands any to its weights here: ∂/∂`action_offsets`, which are
+    added to its actions and are zero, says what a change of each action would bring. The loop's backward pass then
+    runs through the model alone, and the actor's own follows in one batch over all steps (see `Learner.improve`).
     """
     dtype = cell.priors.entry.weight.dtype
     start = jax.tree.map(lambda leaf: leaf.astype(dtype), start)
-    room = dream_room(cell, actor, noise, 1) if room is None else room
-    if room:
-        dreamt: Any = dream_states(pushes, room, cell.priors, actor, start, Draws(*noise), False)
+    workspace = dream_workspace(cell, actor, noise, 1) if workspace is None else workspace
+    if workspace:
+        dreamt: Any = dream_states(action_offsets, workspace, cell.priors, actor, start, Draws(*noise), False)
         return Dream(*dreamt)
     size = block_size(start.stochastic.shape[0])
 
     def advance(state: State, inputs: tuple[DreamNoise, Array]) -> tuple[State, tuple[State, Array]]:
-        noise, push = inputs
+        noise, offset = inputs
         features = jax.lax.stop_gradient(state.features)
-        action = jax.lax.stop_gradient(actor(features).sample(noise.action)) + push
+        action = jax.lax.stop_gradient(actor(features).sample(noise.action)) + offset
         believed = eqx.tree_at(lambda cell: cell.priors, cell, jax.tree.map(lambda x: x[noise.members], cell.priors))
         grouped, doing = jax.tree.map(lambda x: x.reshape(-1, size, x.shape[-1]), (state, action.astype(dtype)))
         deterministic, priors = believed.predict_each(grouped, doing)
@@ -106,6 +106,6 @@ def dream(
 
     # Kept for the way back are products of matrices alone; what lies between is cheaper to compute than to remember.
     step = jax.checkpoint(advance, prevent_cse=False, policy=jax.checkpoint_policies.dots_saveable)
-    _, (states, actions) = jax.lax.scan(step, start, (noise, pushes), unroll=unroll)
+    _, (states, actions) = jax.lax.scan(step, start, (noise, action_offsets), unroll=unroll)
     states = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), start, states)
     return Dream(states, actions.astype(dtype))

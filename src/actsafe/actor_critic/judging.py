@@ -7,15 +7,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from actsafe.actor_critic.aims import Aim
-from actsafe.actor_critic.critics import Judged, judge
+from actsafe.actor_critic.critics import CriticValues, evaluate
 from actsafe.actor_critic.imagination import Dream, DreamNoise
 from actsafe.actor_critic.lambda_return import discount_weights, lambda_returns
 from actsafe.actor_critic.settings import ActorCriticSettings
 from actsafe.models.networks import MLP
 from actsafe.models.rssm.states import State
 from actsafe.models.rssm.world_model import WorldModel
-from actsafe.objectives.doubt import Disagreement, Doubt
+from actsafe.objectives.uncertainty import Disagreement, Uncertainty
+from actsafe.objectives.weights import ObjectiveWeights
 
 OUTPUT = 2
 """The axis of cotangents, one for the loss and one for each cost return: after those of time and rows, with which it
@@ -23,7 +23,7 @@ makes the rows of larger products. In front it would have to be moved for each."
 
 
 class Imagined(NamedTuple):
-    """What dreams say of a policy; means over all imagined decisions, of costs and doubt over those that count."""
+    """What dreams say of a policy: means over imagined decisions, of costs and uncertainty over those that count."""
 
     returns: Float[Array, "critic time row"]
     """λ-returns of the reward and of every pessimistic cost."""
@@ -31,26 +31,26 @@ class Imagined(NamedTuple):
     cost_returns: Float[Array, " constraint"]
     reward: Float[Array, ""]
     costs: Float[Array, " constraint"]
-    doubt: Float[Array, ""]
+    uncertainty: Float[Array, ""]
 
 
-class Lessons(NamedTuple):
+class DreamGradients(NamedTuple):
     """What follows from dreams for an actor and its critics."""
 
     imagined: Imagined
-    wishes: Dream
+    dream: Dream
     """How the loss and each cost return change with every dreamt state and action: (time, row, output, ...)."""
     critic_losses: Float[Array, " critic"]
     critic_gradients: Float[Array, "critic parameter"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Judge:
-    """How dreams are judged."""
+class ImaginedObjective:
+    """How dreams are valued."""
 
     settings: ActorCriticSettings
-    doubt: Doubt
-    is_doubt_differentiated: bool = False
+    uncertainty: Uncertainty
+    is_uncertainty_differentiated: bool = False
     is_outcome_averaged: bool = False
     """Whether rewards and costs are means over what all members expect (the released code), or those of the believed
     one (the paper)."""
@@ -58,53 +58,55 @@ class Judge:
     """Of so many neighbouring rows, again and again, whether they count against the budgets; all teach the critics."""
     dtype: Any = jnp.float32
 
-    def __call__(self, critics: MLP, model: WorldModel, dreamt: Dream, noise: DreamNoise, aim: Aim) -> Lessons:
+    def __call__(
+        self, critics: MLP, model: WorldModel, dreamt: Dream, noise: DreamNoise, weights: ObjectiveWeights
+    ) -> DreamGradients:
         """What dreams of an actor teach it and its critics.
 
-        Backwards in parts: from the outputs to values, doubt and dream; from values, through each critic for its own
-        output; from the doubt, which takes asking all members, for those outputs alone that follow its gradient.
+        Backwards in parts: from the outputs to values, uncertainty and dream; from values, through each critic for its
+        own output; from the uncertainty, which takes asking all members, for those outputs alone that follow it.
         """
         features = dreamt.features
         with jax.named_scope("everyone"):
-            (doubt, everyone), to_dream = jax.vjp(lambda dreamt: self._ask_everyone(model, dreamt, noise), dreamt)
+            (uncertainty, everyone), to_dream = jax.vjp(lambda dreamt: self._ask_everyone(model, dreamt, noise), dreamt)
         with jax.named_scope("critics"):
-            judged = judge(critics, features, self.dtype)
+            valued = evaluate(critics, features, self.dtype)
         with jax.named_scope("outcomes"):
             outputs, to_parts, imagined = jax.vjp(
-                lambda *parts: self._evaluate(model, aim, *parts),
+                lambda *parts: self._evaluate(model, weights, *parts),
                 features,
-                judged.values,
-                doubt,
+                valued.values,
+                uncertainty,
                 everyone,
                 has_aux=True,
             )
             each = jnp.eye(outputs.size, dtype=outputs.dtype)
-            d_features, d_values, d_doubt, d_everyone = jax.vmap(to_parts, out_axes=(OUTPUT, 0, OUTPUT, OUTPUT + 1))(
-                each
-            )
+            d_features, d_values, d_uncertainty, d_everyone = jax.vmap(
+                to_parts, out_axes=(OUTPUT, 0, OUTPUT, OUTPUT + 1)
+            )(each)
         with jax.named_scope("critics"):
             own = jnp.stack([d_values[number, number] for number in range(outputs.size)])
-            d_features += jnp.moveaxis(judged.to_features(own), 0, OUTPUT)
+            d_features += jnp.moveaxis(valued.to_features(own), 0, OUTPUT)
         with jax.named_scope("everyone"):
-            followers = 0 if self.is_doubt_differentiated or self.is_outcome_averaged else 1
-            asked = (d_doubt[:, :, followers:], jax.tree.map(lambda leaf: leaf[:, :, :, followers:], d_everyone))
-            (through_doubt,) = jax.vmap(to_dream, in_axes=((OUTPUT, OUTPUT + 1),), out_axes=OUTPUT)(asked)
+            followers = 0 if self.is_uncertainty_differentiated or self.is_outcome_averaged else 1
+            asked = (d_uncertainty[:, :, followers:], jax.tree.map(lambda leaf: leaf[:, :, :, followers:], d_everyone))
+            (through_uncertainty,) = jax.vmap(to_dream, in_axes=((OUTPUT, OUTPUT + 1),), out_axes=OUTPUT)(asked)
         with jax.named_scope("dream"):
             size = model.cell.deterministic_size
             d_states = State(d_features[..., :size], d_features[..., size:])
             shape = (*noise.action.shape[:OUTPUT], outputs.size, noise.action.shape[-1])
             d_actions = jnp.zeros(shape, dreamt.actions.dtype)
-            wishes = jax.tree.map(
+            d_dream = jax.tree.map(
                 lambda whole, part: jnp.concatenate(
                     [whole[:, :, :followers], whole[:, :, followers:] + part], axis=OUTPUT
                 ),
                 Dream(d_states, d_actions),
-                through_doubt,
+                through_uncertainty,
             )
         with jax.named_scope("critics"):
             # The dreams' way back waits for what is above, and for nothing of this.
-            lessons = self._critic_lessons(judged, imagined.returns, wishes)
-        return Lessons(imagined, wishes, *lessons)
+            taught = self._critic_gradients(valued, imagined.returns, d_dream)
+        return DreamGradients(imagined, d_dream, *taught)
 
     def _ask_everyone(
         self, model: WorldModel, dreamt: Dream, noise: DreamNoise
@@ -113,40 +115,46 @@ class Judge:
         lead = dreamt.actions.shape[:2]
         before = jax.tree.map(lambda leaf: leaf[:-1].reshape(-1, leaf.shape[-1]), dreamt.states)
         deterministic, priors = model.cell.predict_many(before, dreamt.actions.reshape(-1, dreamt.actions.shape[-1]))
-        doubt = self.doubt(Disagreement.among(priors.mean, priors.std, axis=0)).reshape(lead)
+        uncertainty = self.uncertainty(Disagreement.among(priors.mean, priors.std, axis=0)).reshape(lead)
         if not self.is_outcome_averaged:
-            return doubt, None
+            return uncertainty, None
         shared = jnp.broadcast_to(noise.state.reshape(1, -1, noise.state.shape[-1]), priors.mean.shape)
         sampled = priors.sample(shared)
         features = State(deterministic, sampled.astype(deterministic.dtype)).features
-        return doubt, features.reshape(features.shape[0], *lead, -1)
+        return uncertainty, features.reshape(features.shape[0], *lead, -1)
 
     def _evaluate(
-        self, model: WorldModel, aim: Aim, features: Array, values: Array, doubt: Array, everyone: Array | None
+        self,
+        model: WorldModel,
+        weights: ObjectiveWeights,
+        features: Array,
+        values: Array,
+        uncertainty: Array,
+        everyone: Array | None,
     ) -> tuple[Float[Array, " output"], Imagined]:
         """The loss −Σ_t γ^t R_t, a mean over all dreamt states, and then those of the pessimistic cost returns."""
         settings = self.settings
         reward, costs = model.outcome(features[1:] if everyone is None else everyone)
         if everyone is not None:
             reward, costs = jnp.mean(reward, axis=0), jnp.mean(costs, axis=0)
-        bonus = doubt if self.is_doubt_differentiated else jax.lax.stop_gradient(doubt)
-        rewards = aim.task * reward + aim.doubt * bonus
-        pessimistic = jnp.moveaxis(costs, -1, 0) + aim.pessimism * doubt[None]
-        possible = jnp.clip(values[0], aim.lowest, aim.highest)
+        bonus = uncertainty if self.is_uncertainty_differentiated else jax.lax.stop_gradient(uncertainty)
+        rewards = weights.task * reward + weights.uncertainty * bonus
+        pessimistic = jnp.moveaxis(costs, -1, 0) + weights.pessimism * uncertainty[None]
+        possible = jnp.clip(values[0], weights.lowest, weights.highest)
         returns = [lambda_returns(rewards, possible, discount=settings.discount, trace=settings.trace)]
         returns += [
             lambda_returns(cost, value, discount=settings.cost_discount, trace=settings.trace)
             for cost, value in zip(pessimistic, values[1:], strict=True)
         ]
-        weights = discount_weights(settings.discount, settings.horizon)[:, None]
-        outputs = jnp.stack([-jnp.mean(weights * returns[0]), *(self._counted(cost) for cost in returns[1:])])
+        discounts = discount_weights(settings.discount, settings.horizon)[:, None]
+        outputs = jnp.stack([-jnp.mean(discounts * returns[0]), *(self._counted(cost) for cost in returns[1:])])
         imagined = Imagined(
             jnp.stack(returns),
             outputs[0],
             outputs[1:],
             jnp.mean(reward),
             self._counted(costs),
-            self._counted(doubt),
+            self._counted(uncertainty),
         )
         return outputs, jax.lax.stop_gradient(imagined)
 
@@ -160,13 +168,13 @@ class Judge:
         weights = jnp.asarray(self.is_counted, values.dtype).reshape(1, 1, -1, *(1 for _ in entry)) / share
         return jnp.mean(weights * by_place, axis=(0, 1, 2))
 
-    def _critic_lessons(
-        self, judged: Judged, returns: Float[Array, "critic time row"], wishes: Dream
+    def _critic_gradients(
+        self, valued: CriticValues, returns: Float[Array, "critic time row"], d_dream: Dream
     ) -> tuple[Float[Array, " critic"], Float[Array, "critic parameter"]]:
-        """Losses and their gradients, after `wishes`: half the squared error of values, weighted by the discount."""
+        """Losses and their gradients, after `d_dream`: half the squared error of values, weighted by the discount."""
         discounts = (self.settings.discount, *(self.settings.cost_discount for _ in returns[1:]))
-        weights = jnp.stack([discount_weights(d, self.settings.horizon) for d in discounts])[..., None]
-        errors = judged.values[:, :-1] - returns
-        losses = jnp.mean(weights * 0.5 * errors**2, axis=(1, 2))
-        cotangents = weights * errors / errors[0].size
-        return losses, judged.to_weights(jnp.pad(cotangents, ((0, 0), (0, 1), (0, 0))), wishes)
+        weighed = jnp.stack([discount_weights(d, self.settings.horizon) for d in discounts])[..., None]
+        errors = valued.values[:, :-1] - returns
+        losses = jnp.mean(weighed * 0.5 * errors**2, axis=(1, 2))
+        cotangents = weighed * errors / errors[0].size
+        return losses, valued.to_weights(jnp.pad(cotangents, ((0, 0), (0, 1), (0, 0))), d_dream)

@@ -11,9 +11,8 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from actsafe.actor_critic.actor import Actor
-from actsafe.actor_critic.aims import Aim
-from actsafe.actor_critic.imagination import Dream, DreamNoise, dream, dream_room
-from actsafe.actor_critic.judging import OUTPUT, Judge, Lessons
+from actsafe.actor_critic.imagination import Dream, DreamNoise, dream, dream_workspace
+from actsafe.actor_critic.judging import OUTPUT, DreamGradients, ImaginedObjective
 from actsafe.actor_critic.settings import ActorCriticSettings
 from actsafe.constrained.base import ConstrainedStep, Info, Linearisation
 from actsafe.constrained.descent import descend
@@ -22,6 +21,7 @@ from actsafe.models.networks import MLP, cast
 from actsafe.models.packing import Packed, flat
 from actsafe.models.rssm.states import State
 from actsafe.models.rssm.world_model import WorldModel
+from actsafe.objectives.weights import ObjectiveWeights
 
 
 class ActorCritic(eqx.Module):
@@ -44,7 +44,7 @@ class Recalled(NamedTuple):
     """The inputs of every layer."""
 
 
-ToPushes = Callable[[Dream], tuple[Float[Array, "time row action"]]]
+ToOffsets = Callable[[Dream], tuple[Float[Array, "time row action"]]]
 """From how something changes with what was dreamt to how it changes with what is added to each action."""
 
 
@@ -52,7 +52,7 @@ ToPushes = Callable[[Dream], tuple[Float[Array, "time row action"]]]
 class Learner:
     """The unchanging part of an actor-critic's learning."""
 
-    judge: Judge
+    objective: ImaginedObjective
     step: ConstrainedStep
     budgets: tuple[float, ...]
     """Bounds on the discounted cost returns, one per constraint."""
@@ -60,12 +60,12 @@ class Learner:
 
     @property
     def settings(self) -> ActorCriticSettings:
-        return self.judge.settings
+        return self.objective.settings
 
     @property
     def dtype(self) -> Any:
         """Of products of matrices."""
-        return self.judge.dtype
+        return self.objective.dtype
 
     def init(self, num_features: int, num_actions: int, key: PRNGKeyArray) -> ActorCritic:
         """An actor-critic that has learned nothing."""
@@ -85,14 +85,14 @@ class Learner:
         )
 
     def improve(
-        self, learned: ActorCritic, model: WorldModel, start: State, aim: Aim, key: PRNGKeyArray
+        self, learned: ActorCritic, model: WorldModel, start: State, weights: ObjectiveWeights, key: PRNGKeyArray
     ) -> tuple[ActorCritic, Info]:
         """The actor-critic after one update, from dreams that begin in every row of `start`; `model` is cast."""
         noise = self.draw(learned, model, start, key)
-        dreamt, to_pushes = self.dream(self.ready(learned), model, start, noise)
-        lessons = self.judge(learned.critics.tree, model, dreamt, noise, aim)
-        wishes = self.wish(to_pushes, lessons)
-        return self.learn(learned, self.recall(learned, dreamt), noise, lessons, wishes, aim)
+        dreamt, to_offsets = self.dream(self.ready(learned), model, start, noise)
+        taught = self.objective(learned.critics.tree, model, dreamt, noise, weights)
+        action_gradients = self.action_gradients(to_offsets, taught)
+        return self.learn(learned, self.recall(learned, dreamt), noise, taught, action_gradients, weights)
 
     def draw(self, learned: ActorCritic, model: WorldModel, start: State, key: PRNGKeyArray) -> DreamNoise:
         """The random numbers of an update."""
@@ -104,17 +104,19 @@ class Learner:
         """The actor, in the precision in which it dreams."""
         return cast(learned.actor.tree, self.dtype)
 
-    def room(self, actor: Actor, model: WorldModel, noise: DreamNoise) -> Any:
+    def workspace(self, actor: Actor, model: WorldModel, noise: DreamNoise) -> Any:
         """For `dream`: memory to work in."""
-        return dream_room(model.cell, actor, noise, 1 + len(self.budgets))
+        return dream_workspace(model.cell, actor, noise, 1 + len(self.budgets))
 
     def dream(
-        self, actor: Actor, model: WorldModel, start: State, noise: DreamNoise, room: Any = None
-    ) -> tuple[Dream, ToPushes]:
+        self, actor: Actor, model: WorldModel, start: State, noise: DreamNoise, workspace: Any = None
+    ) -> tuple[Dream, ToOffsets]:
         """Dreams of an actor that is `ready`, and the way back to its actions."""
         with jax.named_scope("dream"):
             return jax.vjp(
-                lambda pushes: dream(model.cell, actor, start, noise, pushes, room, unroll=self.unroll),
+                lambda action_offsets: dream(
+                    model.cell, actor, start, noise, action_offsets, workspace, unroll=self.unroll
+                ),
                 jnp.zeros_like(noise.action),
             )
 
@@ -124,70 +126,70 @@ class Learner:
         with jax.named_scope("actor"):
             return Recalled(*cast(learned.actor.tree.layers, self.dtype).trace(features))
 
-    def wish(self, to_pushes: ToPushes, lessons: Lessons) -> Float[Array, "time row output action"]:
+    def action_gradients(self, to_offsets: ToOffsets, taught: DreamGradients) -> Float[Array, "time row output action"]:
         """How the loss and each cost return change with every dreamt action."""
         with jax.named_scope("dream"):
-            return jax.vmap(to_pushes, in_axes=OUTPUT, out_axes=OUTPUT)(lessons.wishes)[0]
+            return jax.vmap(to_offsets, in_axes=OUTPUT, out_axes=OUTPUT)(taught.dream)[0]
 
     def learn(
         self,
         learned: ActorCritic,
         recalled: Recalled,
         noise: DreamNoise,
-        lessons: Lessons,
-        wishes: Float[Array, "time row output action"],
-        aim: Aim,
+        taught: DreamGradients,
+        action_gradients: Float[Array, "time row output action"],
+        weights: ObjectiveWeights,
     ) -> tuple[ActorCritic, Info]:
-        """The actor-critic once it has taken its lessons."""
+        """The actor-critic after the steps of its optimisers."""
         with jax.named_scope("actor"):
-            gradients = self._actor_gradients(learned.actor.tree, recalled, noise.action, wishes)
-        imagined = lessons.imagined
-        windup = learned.actor.tree.windup(recalled.outputs)
-        charge = self.settings.unwinding * windup
+            gradients = self._actor_gradients(learned.actor.tree, recalled, noise.action, action_gradients)
+        imagined = taught.imagined
+        saturation = learned.actor.tree.saturation(recalled.outputs)
+        charge = self.settings.saturation_penalty * saturation
         loss, cost_returns = imagined.loss + charge, imagined.cost_returns + charge
         margins = jnp.asarray(self.budgets, jnp.float32) - cost_returns
         with jax.named_scope("step"):
             linearisation = Linearisation(loss, margins, gradients[0], gradients[1:])
             direction, step_memory, info = self.step.direction(learned.step_memory, linearisation)
-            weights, actor_memory, is_actor_skipped = descend(
+            vector, actor_memory, is_actor_skipped = descend(
                 self._actor_optimiser, learned.actor.vector, direction, learned.actor_memory
             )
             every, critic_memory, is_critic_skipped = jax.vmap(
                 lambda rate, *critic: descend(clipped_adam(rate), *critic)
-            )(self._critic_rates, learned.critics.vector, lessons.critic_gradients, learned.critic_memory)
+            )(self._critic_rates, learned.critics.vector, taught.critic_gradients, learned.critic_memory)
         is_skipped = jnp.maximum(is_actor_skipped, jnp.max(is_critic_skipped))
         info |= {
             "loss": loss,
             "return": jnp.mean(imagined.returns[0]),
             "reward": imagined.reward,
-            "doubt": imagined.doubt,
-            "windup": windup,
-            "critic_loss": lessons.critic_losses[0],
+            "uncertainty": imagined.uncertainty,
+            "saturation": saturation,
+            "critic_loss": taught.critic_losses[0],
             "is_skipped": jnp.maximum(info["is_skipped"], is_skipped),
         }
         for number in range(cost_returns.size):
-            pessimistic = imagined.costs[number] + aim.pessimism * imagined.doubt
+            pessimistic = imagined.costs[number] + weights.pessimism * imagined.uncertainty
             info |= {
                 f"cost_{number}": imagined.costs[number],
                 f"pessimistic_cost_{number}": pessimistic,
                 f"cost_return_{number}": cost_returns[number],
                 f"margin_{number}": margins[number],
-                f"safety_critic_loss_{number}": lessons.critic_losses[1 + number],
+                f"safety_critic_loss_{number}": taught.critic_losses[1 + number],
             }
-        packed = Packed(weights, learned.actor.layout), Packed(every, learned.critics.layout)
+        packed = Packed(vector, learned.actor.layout), Packed(every, learned.critics.layout)
         return ActorCritic(*packed, actor_memory, critic_memory, step_memory), info
 
     def _actor_gradients(
-        self, actor: Actor, recalled: Recalled, noise: Array, wishes: Float[Array, "time row output action"]
+        self, actor: Actor, recalled: Recalled, noise: Array, action_gradients: Float[Array, "time row output action"]
     ) -> Float[Array, "output parameter"]:
         """∂outputs/∂weights = Σ ∂outputs/∂actions · ∂actions/∂weights, over all steps and rows at once; each output is
-        charged for windup."""
+        charged for saturation."""
         layers = cast(actor.layers, self.dtype)
-        noise, wishes = (x.reshape(-1, *x.shape[2:]) for x in (noise, wishes))
+        noise, action_gradients = (x.reshape(-1, *x.shape[2:]) for x in (noise, action_gradients))
         _, pull_back = jax.vjp(lambda outputs: actor.distribution(outputs).sample(noise), recalled.outputs)
-        (errors,) = jax.vmap(pull_back, in_axes=1, out_axes=1)(wishes)
-        unwinding = self.settings.unwinding * jax.grad(actor.windup)(recalled.outputs)
-        errors += unwinding[:, None].astype(errors.dtype)
+        (errors,) = jax.vmap(pull_back, in_axes=1, out_axes=1)(action_gradients)
+        saturation_penalty = self.settings.saturation_penalty * jax.grad(actor.saturation)(recalled.outputs)
+        errors += saturation_penalty[:, None].astype(errors.dtype)
         return jax.vmap(flat)(layers.gradients(recalled.seen, errors))
 
     @property

@@ -23,10 +23,10 @@ class ActorCriticSettings:
     critic_rate: float = 8e-5
     safety_critic_rate: float | None = None
     """Of the critics of costs, which have to keep up with the policy; None: as `critic_rate`."""
-    unwinding: float = 0.0
-    """What the loss and every cost return are charged for actions that are squashed beyond telling, per unit of
-    `Actor.windup`. 0: nothing, as published. Means may then grow without end, and a policy whose means did so can learn
-    nothing any more, not even to keep its budget."""
+    saturation_penalty: float = 0.0
+    """What the loss and every cost return are charged per unit of `Actor.saturation`, how far means lie beyond where
+    squashing tells them apart. 0: nothing, as published. Means may then grow without end, and a policy
+    whose means did so can learn nothing any more, not even to keep its budget."""
 
     def __post_init__(self) -> None:
         for name in ("horizon", "actor_width", "actor_depth", "critic_width", "critic_depth"):
@@ -39,7 +39,8 @@ class ActorCriticSettings:
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):
                 raise ValueError(f"agent.actor_critic.{name} must be positive, got {value}")
-        if not 0 <= self.unwinding < float("inf"):
+        if not 0 <= self.saturation_penalty < float("inf"):
             raise ValueError(
-                f"agent.actor_critic.unwinding must be a finite number of at least 0, got {self.unwinding}"
+                "agent.actor_critic.saturation_penalty must be a finite number of at least 0, got "
+                f"{self.saturation_penalty}"
             )

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from actsafe.agents.phases import Phase
 from actsafe.constrained.base import ConstrainedStep
 from actsafe.constrained.settings import StepSettings, augmented_lagrangian, lbsgd, strict_lbsgd, unconstrained
+from actsafe.objectives.uncertainty import UncertaintySettings
+from actsafe.objectives.weights import ObjectiveWeights
 
 StepMaker = Callable[[StepSettings, float], ConstrainedStep]
 """A constrained step, given the settings of all of them and the actors' learning rate."""
@@ -28,17 +30,24 @@ class Role(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Objective:
-    """What a policy maximises and what it is charged."""
+    """What a policy maximises and what it is charged. A row of one's own may override `weights`."""
 
     is_pessimistic: bool = True
     """Whether costs are judged by the worst of the plausible models, or charged for uncertainty; else by the mean."""
     is_optimistic: bool = False
     """Whether uncertainty is a bonus on the task's reward."""
 
+    def weights(self, role: Role, uncertainty: UncertaintySettings) -> ObjectiveWeights:
+        """The weights of the policy with this role: r + optimism · u, or intrinsic · u; costs are c + pessimism · u."""
+        pessimism = uncertainty.pessimism if self.is_pessimistic else 0.0
+        if role is Role.EXPLORATION:
+            return ObjectiveWeights(0.0, uncertainty.intrinsic, pessimism)
+        return ObjectiveWeights(1.0, uncertainty.optimism if self.is_optimistic else 0.0, pessimism)
+
 
 @dataclasses.dataclass(frozen=True)
 class Algorithm:
-    """One algorithm. The model and the search are those of the agent's settings: a row runs with any that can take it."""
+    """One algorithm. Model and search are those of the agent's settings: a row runs with any that can take it."""
 
     name: str
     label: str

@@ -32,6 +32,7 @@ from actsafe.objectives.forecasts import forecast_scores
 from actsafe.objectives.pessimism import Constraint, Objective
 from actsafe.objectives.rewards import InformationGain, Mixture, PlanReward, TaskReward, UncertaintyNorm
 from actsafe.objectives.scores import coverage, standard_scores
+from actsafe.objectives.uncertainty import UncertaintySettings
 from actsafe.planning.icem import ICEMSettings
 from actsafe.problems.base import Problem
 from actsafe.problems.observed import ObservedProblem
@@ -40,6 +41,8 @@ INTRINSIC = {
     "information_gain": lambda problem: InformationGain(),
     "uncertainty_norm": lambda problem: UncertaintyNorm(problem.change_scale),
 }
+PARTICLES = UncertaintySettings(intrinsic=1.0, pessimism=1.0, optimism=1.0)
+"""Weights of uncertainty where particles carry it: the intrinsic reward as it is, and costs by the worst particle."""
 FORECAST_PARTICLES = 128
 CLAIMS = {
     "model": "epistemic std and noise of the process",
@@ -213,7 +216,7 @@ class GPAgent(Agent):
         rewards: tuple[PlanReward, ...] = (INTRINSIC[settings.intrinsic](problem), *tasks)
         objective = Objective(
             Mixture(rewards, reward_weights),
-            num_particles=settings.num_particles if row.objective.is_pessimistic else 1,
+            num_particles=settings.num_particles if row.objective.weights(Role.TASK, PARTICLES).pessimism else 1,
             is_optimistic=settings.is_optimistic,
             constraint=settings.constraint if row.is_constrained else None,
         )
@@ -221,10 +224,11 @@ class GPAgent(Agent):
         return Planner(problem, model, objective, multiplier, self.settings.planning, is_observed)
 
     def reward_weights(self, mode: ActMode) -> Float[Array, " reward"]:
-        """The intrinsic reward alone, or one task's alone."""
+        """Of the intrinsic reward and of every task's."""
         tasks = list(self.problem.tasks)
-        place = 0 if mode.role is Role.EXPLORATION else 1 + tasks.index(mode.task or self.spec.task)
-        return jnp.zeros((1 + len(tasks),)).at[place].set(1.0)
+        place = tasks.index(mode.task or self.spec.task)
+        weights = self.algorithm.objective.weights(mode.role, PARTICLES)
+        return jnp.zeros((1 + len(tasks),)).at[0].set(weights.uncertainty).at[1 + place].set(weights.task)
 
     def note(self, state: GPState, new: Trajectory) -> GPState:
         """The state with these transitions, from which nothing else is concluded."""

@@ -15,21 +15,21 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from actsafe.actor_critic.actor import Actor
-from actsafe.actor_critic.aims import Aim
 from actsafe.actor_critic.imagination import DreamNoise
 from actsafe.actor_critic.learning import ActorCritic, Learner
 from actsafe.data.rows import Rows
 from actsafe.models.networks import cast
 from actsafe.models.ordering import after, once, together
-from actsafe.models.rssm.states import State, StepDraws, Steps, Walked
-from actsafe.models.rssm.world_model import Explained, WorldModel, WorldModelSettings, explain
+from actsafe.models.rssm.states import FilterResult, State, StepDraws, Steps
+from actsafe.models.rssm.world_model import Elbo, WorldModel, WorldModelSettings, elbo
+from actsafe.objectives.weights import ObjectiveWeights
 
 
 class Taught(NamedTuple):
     """What a batch teaches the model."""
 
     loss: Float[Array, ""]
-    explained: Explained
+    parts: Elbo
     gradient: WorldModel
 
 
@@ -44,86 +44,92 @@ class Batch(NamedTuple):
 
 
 class Policies(NamedTuple):
-    """What policies learn from, and how; `learned`, `aims` and `keys` have a leading axis policy."""
+    """What policies learn from, and how; `learned`, `weights` and `keys` have a leading axis policy."""
 
     learner: Learner
     learned: ActorCritic
-    aims: Aim
+    weights: ObjectiveWeights
     starts: State
     keys: Key[Array, " policy"]
 
 
 def learn_both(model: WorldModel, batch: Batch, policies: Policies) -> tuple[Taught, ActorCritic, dict[str, Array]]:
     """What `batch` teaches the model, and the actor-critics after an update in the model as it is."""
-    learner, learned, aims, starts, keys = policies
+    learner, learned, weights, starts, keys = policies
     usable = cast(model, batch.dtype)
     starts = jax.tree.map(lambda leaf: leaf.astype(batch.dtype), starts)
     actors = eqx.filter_vmap(learner.ready)(learned)
     noise = eqx.filter_vmap(lambda learned, key: learner.draw(learned, usable, starts, key))(learned, keys)
-    room = usable.cell.room(*batch.rows.is_first.shape[::-1])
+    workspace = usable.cell.workspace(*batch.rows.is_first.shape[::-1])
     first = jax.tree.map(lambda leaf: leaf[0], (actors, noise))
-    of_one = learner.room(first[0], usable, first[1])
-    rooms = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (keys.shape[0], *leaf.shape)), of_one)
-    room, rooms = _uninitialised((room, rooms))
+    of_one = learner.workspace(first[0], usable, first[1])
+    workspaces = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (keys.shape[0], *leaf.shape)), of_one)
+    workspace, workspaces = _uninitialised((workspace, workspaces))
     # What the chains need, memory included, comes before all else.
-    batch, usable, starts, actors, noise, room, rooms = together(batch, usable, starts, actors, noise, room, rooms)
+    batch, usable, starts, actors, noise, workspace, workspaces = together(
+        batch, usable, starts, actors, noise, workspace, workspaces
+    )
 
-    def learn(learned: ActorCritic, actor: Actor, noise: DreamNoise, aim: Aim, own: Any) -> Any:
+    def learn(learned: ActorCritic, actor: Actor, noise: DreamNoise, weights: ObjectiveWeights, own: Any) -> Any:
         """With one policy: mapped over all, the model's part is done once."""
-        steps, draws, back_to_look = _looking(model, batch)
+        steps, draws, back_to_observations = _encode(model, batch)
         # Dreams of several policies fill a device: what looks at the batch, which the filter waits for, goes first.
         begin = once(starts, steps.informed) if keys.shape[0] > 1 else starts
-        walked, back_to_steps = _walking(model, batch, steps, draws, room)
-        loss, explained, from_end, d_walked = _explaining(model, batch, walked, draws)
+        filtered_states, back_to_steps = _filter(model, batch, steps, draws, workspace)
+        loss, parts, from_end, d_filtered = _elbo(model, batch, filtered_states, draws)
 
         # Dreams may begin before all this, and the filter's way back beside what they teach.
-        actor, start, dreaming, own = after((actor, begin, noise, own), d_walked)
-        dreamt, to_pushes = learner.dream(actor, usable, start, dreaming, own)
-        lessons = learner.judge(learned.critics.tree, usable, dreamt, noise, aim)
-        d_walked, back_to_steps = after((d_walked, back_to_steps), lessons)
-        from_steps, d_steps = back_to_steps(d_walked)
+        actor, start, dreaming, own = after((actor, begin, noise, own), d_filtered)
+        dreamt, to_offsets = learner.dream(actor, usable, start, dreaming, own)
+        taught = learner.objective(learned.critics.tree, usable, dreamt, noise, weights)
+        d_filtered, back_to_steps = after((d_filtered, back_to_steps), taught)
+        from_steps, d_steps = back_to_steps(d_filtered)
 
         # The dreams' way back, beside the rest of the model's.
-        (from_look,) = back_to_look(d_steps)
-        gradient = jax.tree.map(lambda *parts: sum(parts), from_end, from_steps, from_look)
+        (from_encoding,) = back_to_observations(d_steps)
+        gradient = jax.tree.map(lambda *parts: sum(parts), from_end, from_steps, from_encoding)
         recalled = learner.recall(learned, dreamt)
-        lessons, to_pushes = after((lessons, to_pushes), (gradient, recalled))
-        wishes = learner.wish(to_pushes, lessons)
-        return Taught(loss, explained, gradient), *learner.learn(learned, recalled, noise, lessons, wishes, aim)
+        taught, to_offsets = after((taught, to_offsets), (gradient, recalled))
+        action_gradients = learner.action_gradients(to_offsets, taught)
+        return Taught(loss, parts, gradient), *learner.learn(
+            learned, recalled, noise, taught, action_gradients, weights
+        )
 
     each = eqx.if_array(0)
-    return eqx.filter_vmap(learn, out_axes=(None, each, each))(learned, actors, noise, aims, rooms)
+    return eqx.filter_vmap(learn, out_axes=(None, each, each))(learned, actors, noise, weights, workspaces)
 
 
-def _uninitialised(room: Any) -> Any:
-    """Memory like `room`, in which nothing was written yet, but for whole numbers, which count."""
+def _uninitialised(workspace: Any) -> Any:
+    """Memory like `workspace`, in which nothing was written yet, but for whole numbers, which count."""
 
     def like(leaf: Array) -> Array:
         return jax.lax.empty(leaf.shape, leaf.dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
 
-    return jax.tree.map(like, room)
+    return jax.tree.map(like, workspace)
 
 
-def _looking(model: WorldModel, batch: Batch) -> Any:
-    def look(model: WorldModel) -> tuple[Steps, StepDraws]:
-        return cast(model, batch.dtype).look(batch.rows, batch.key)
+def _encode(model: WorldModel, batch: Batch) -> Any:
+    def encode(model: WorldModel) -> tuple[Steps, StepDraws]:
+        return cast(model, batch.dtype).encode(batch.rows, batch.key)
 
-    steps, pull_back, draws = jax.vjp(look, model, has_aux=True)
+    steps, pull_back, draws = jax.vjp(encode, model, has_aux=True)
     return steps, draws, pull_back
 
 
-def _walking(model: WorldModel, batch: Batch, steps: Steps, draws: StepDraws, room: Any) -> Any:
-    def walk(model: WorldModel, steps: Steps) -> Walked:
+def _filter(model: WorldModel, batch: Batch, steps: Steps, draws: StepDraws, workspace: Any) -> Any:
+    def run_filter(model: WorldModel, steps: Steps) -> FilterResult:
         with jax.named_scope("filter"):
-            return cast(model, batch.dtype).cell.walk(steps, draws, room, unroll=batch.unroll)
+            return cast(model, batch.dtype).cell.filter(steps, draws, workspace, unroll=batch.unroll)
 
-    return jax.vjp(walk, model, steps)
+    return jax.vjp(run_filter, model, steps)
 
 
-def _explaining(model: WorldModel, batch: Batch, walked: Walked, draws: StepDraws) -> Any:
-    def loss(model: WorldModel, walked: Walked) -> tuple[Array, Explained]:
+def _elbo(model: WorldModel, batch: Batch, filtered_states: FilterResult, draws: StepDraws) -> Any:
+    def loss(model: WorldModel, filtered_states: FilterResult) -> tuple[Array, Elbo]:
         model = cast(model, batch.dtype)
-        return explain(model, batch.rows, model.cell.distributions(walked, draws), batch.settings)
+        return elbo(model, batch.rows, model.cell.distributions(filtered_states, draws), batch.settings)
 
-    (value, explained), (gradient, d_walked) = jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)(model, walked)
-    return value, explained, gradient, d_walked
+    (value, parts), (gradient, d_filtered) = jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)(
+        model, filtered_states
+    )
+    return value, parts, gradient, d_filtered

@@ -2,7 +2,7 @@
 
     for every update:
         learn Q_n      the ensemble world model, from recorded sequences          `elbo_loss`
-        select pi_n    maximise the aim's reward in imagination, pessimistic      `Learner.improve`
+        select pi_n    maximise the weighted reward in imagination, pessimistic      `Learner.improve`
                        cost returns within their budgets
 
 The task's actor-critic and the exploration's are one batch: they share the model, and differ by what they are after.
@@ -18,8 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from actsafe.actor_critic.actor import Actor
-from actsafe.actor_critic.aims import Aim, aims
-from actsafe.actor_critic.judging import Judge
+from actsafe.actor_critic.judging import ImaginedObjective
 from actsafe.actor_critic.learning import ActorCritic, Learner
 from actsafe.actor_critic.settings import ActorCriticSettings
 from actsafe.agents.algorithms import Algorithm, Role
@@ -39,7 +38,8 @@ from actsafe.models.packing import Packed, flat
 from actsafe.models.rssm.encoder import prefers_products
 from actsafe.models.rssm.states import State
 from actsafe.models.rssm.world_model import WorldModel, WorldModelSettings, require_learnable
-from actsafe.objectives.doubt import DoubtSettings, planner_budget
+from actsafe.objectives.uncertainty import UncertaintySettings, planner_budget
+from actsafe.objectives.weights import ObjectiveWeights, stacked
 
 TASK, EXPLORATION = 0, 1
 """Places of the actor-critics along their axis."""
@@ -62,7 +62,7 @@ class WorldModelAgentSettings(AgentSettings):
 
     model: WorldModelSettings = dataclasses.field(default_factory=WorldModelSettings)
     actor_critic: ActorCriticSettings = dataclasses.field(default_factory=ActorCriticSettings)
-    doubt: DoubtSettings = dataclasses.field(default_factory=DoubtSettings)
+    uncertainty: UncertaintySettings = dataclasses.field(default_factory=UncertaintySettings)
     step: StepSettings = dataclasses.field(default_factory=StepSettings)
     batch_size: int = 16
     """Sequences in a batch."""
@@ -254,27 +254,25 @@ class WorldModelAgent(Agent):
     @property
     def search(self) -> Learner:
         """What improves actor-critics in imagination."""
-        doubt, actor_critic = self.settings.doubt, self.settings.actor_critic
-        judge = Judge(
+        uncertainty, actor_critic = self.settings.uncertainty, self.settings.actor_critic
+        objective = ImaginedObjective(
             actor_critic,
-            doubt.measure(),
-            is_doubt_differentiated=doubt.is_intrinsic_differentiated,
-            is_outcome_averaged=doubt.is_outcome_averaged,
+            uncertainty.measure(),
+            is_uncertainty_differentiated=uncertainty.is_intrinsic_differentiated,
+            is_outcome_averaged=uncertainty.is_outcome_averaged,
             is_counted=self.settings.is_counted,
             dtype=self.dtype,
         )
         step = self.algorithm.step(self.settings.step, actor_critic.actor_rate)
-        return Learner(judge, step, self.planner_budgets, unroll=self._unroll)
+        return Learner(objective, step, self.planner_budgets, unroll=self._unroll)
 
     @property
-    def aims(self) -> Aim:
-        """What the actor-critics are after."""
-        doubt = self.settings.doubt
-        pessimism = doubt.pessimism if self.algorithm.objective.is_pessimistic else 0.0
-        entries = [Aim(1.0, doubt.optimism if self.algorithm.objective.is_optimistic else 0.0, pessimism)]
-        if self.algorithm.explores:
-            entries.append(Aim(0.0, doubt.intrinsic, pessimism))
-        return aims(entries)
+    def objective_weights(self) -> ObjectiveWeights:
+        """What the actor-critics maximise."""
+        return stacked([self._weights(role) for role in (Role.TASK, Role.EXPLORATION)[: 1 + self.algorithm.explores]])
+
+    def _weights(self, role: Role) -> ObjectiveWeights:
+        return self.algorithm.objective.weights(role, self.settings.uncertainty)
 
     def init(self, key: PRNGKeyArray) -> WorldModelState:
         """An agent that has learned nothing."""
@@ -342,11 +340,11 @@ class WorldModelAgent(Agent):
         rows = rows._replace(reward=self.settings.reward_scale * rows.reward)
         num_active = state.actor_critics.actor.vector.shape[0]
         batch = Batch(rows, self.settings.model, model_key, self.dtype, self._unroll)
-        aims = jax.tree.map(lambda leaf: leaf[:num_active], self._bounded(self.aims, reward_range))
+        weights = jax.tree.map(lambda leaf: leaf[:num_active], self._bounded(self.objective_weights, reward_range))
         keys = jax.random.split(dream_key, num_active)
-        policies = Policies(self.search, state.actor_critics, aims, state.starts, keys)
+        policies = Policies(self.search, state.actor_critics, weights, state.starts, keys)
         taught, actor_critics, info = learn_both(state.model.tree, batch, policies)
-        explained = taught.explained
+        parts = taught.parts
         with jax.named_scope("model_step"):
             weights, memory, is_model_skipped = descend(
                 self._model_optimiser, state.model.vector, flat(taught.gradient), state.model_memory
@@ -354,15 +352,15 @@ class WorldModelAgent(Agent):
         # Neighbours are from different sequences: blocks of them draw what they believe together.
         starts = jax.tree.map(
             lambda leaf: jnp.swapaxes(leaf, 0, 1).reshape(-1, leaf.shape[-1]).astype(jnp.float32),
-            explained.filtered.state,
+            parts.filtered.state,
         )
         is_skipped = jnp.maximum(is_model_skipped, jnp.max(info["is_skipped"]))
         metrics = {
             "model/loss": taught.loss,
-            "model/observation_loss": explained.observation_loss,
-            "model/reward_loss": explained.reward_loss,
-            "model/cost_loss": explained.cost_loss,
-            "model/kl": explained.kl,
+            "model/observation_loss": parts.observation_loss,
+            "model/reward_loss": parts.reward_loss,
+            "model/cost_loss": parts.cost_loss,
+            "model/kl": parts.kl,
             "is_skipped": is_skipped,
         }
         for place, name in ((TASK, "task"), (EXPLORATION, "exploration"))[:num_active]:
@@ -379,20 +377,21 @@ class WorldModelAgent(Agent):
             metrics,
         )
 
-    def _bounded(self, aims: Aim, reward_range: RewardRange | None) -> Aim:
-        """The task's critic is heeded between the least and the largest reward, earned for ever.
+    def _bounded(self, weights: ObjectiveWeights, reward_range: RewardRange | None) -> ObjectiveWeights:
+        """The task's critic is believed between the least and the largest reward, earned for ever.
 
-        Critics learn from what they say themselves, and may run away: one that promised a hundred times what there is
-        to earn has cost a policy all that it knew. An optimist's bonus is nowhere recorded, and so not bounded.
+        Critics learn from their own values, and may diverge: one that promised a hundred times what there is to earn
+        has cost a policy all that it knew. A bonus for uncertainty is not recorded, and so not bounded.
         """
-        if reward_range is None or self.algorithm.objective.is_optimistic:
-            return aims
-        scale = self.settings.reward_scale / (1.0 - self.settings.actor_critic.discount)
+        task = self._weights(Role.TASK)
+        if reward_range is None or task.uncertainty:
+            return weights
+        scale = task.task * self.settings.reward_scale / (1.0 - self.settings.actor_critic.discount)
         lowest, highest = (
             jnp.asarray(known).at[TASK].set(scale * bound)
-            for known, bound in zip((aims.lowest, aims.highest), reward_range, strict=True)
+            for known, bound in zip((weights.lowest, weights.highest), reward_range, strict=True)
         )
-        return aims._replace(lowest=lowest, highest=highest)
+        return weights._replace(lowest=lowest, highest=highest)
 
     def policy(self, weights: PolicyWeights, mode: ActMode) -> "WorldModelPolicy":
         """What decides with these weights."""

@@ -111,7 +111,7 @@ def vision_promise(folder: RunFolder, newest: int) -> Promise:
         {
             "members": config.agent.model.num_members,
             "is_pessimistic": VISION_RECIPES[config.algorithm].is_pessimistic,
-            "pessimism": config.agent.doubt.pessimism,
+            "pessimism": config.agent.uncertainty.pessimism,
         },
     )
 

@@ -148,7 +148,7 @@ def unsure_section(sheet: Sheet, findings: Findings) -> Child:
     recorded = [row.get("learning") or {} for row in findings.metrics]
     lines = []
     for policy, (colour, marker) in POLICY_LOOKS.items():
-        found = _column(recorded, f"{policy}/doubt")
+        found = _column(recorded, f"{policy}/uncertainty")
         if np.any(np.isfinite(found)):
             lines.append(panels.Curve(f"{policy} policy", x, found, colour=colour, marker=marker))
     if not lines:

@@ -14,8 +14,8 @@ from actsafe.models.gp.dynamics import GPSettings
 from actsafe.models.gp.fit import FitSettings
 from actsafe.models.rssm.world_model import WorldModelSettings
 from actsafe.objectives.confidence import Calibrated, Fixed
-from actsafe.objectives.doubt import DoubtSettings
 from actsafe.objectives.pessimism import Constraint
+from actsafe.objectives.uncertainty import UncertaintySettings
 from actsafe.planning.icem import ICEMSettings
 from actsafe.training.config import Config
 
@@ -212,7 +212,9 @@ def _world_model(
     Uncertainty is in the released form, which the published weights belong to.
     """
     steps = STEPS_PER_EPISODE * NUM_ENVS
-    uncertainty = DoubtSettings(form="log_ratio", ratio_scale=ratio_scale, intrinsic=intrinsic, pessimism=pessimism)
+    uncertainty = UncertaintySettings(
+        form="log_ratio", ratio_scale=ratio_scale, intrinsic=intrinsic, pessimism=pessimism
+    )
     return Config(
         env=env,
         observation="pixels",
@@ -226,7 +228,7 @@ def _world_model(
         ),
         evaluate_every=5,
         evaluation_episodes=50,
-        agent=WorldModelAgentSettings(doubt=uncertainty, **(agent or {})),
+        agent=WorldModelAgentSettings(uncertainty=uncertainty, **(agent or {})),
     )
 
 

@@ -2,7 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from actsafe.actor_critic.critics import judge
+from actsafe.actor_critic.critics import evaluate
 from actsafe.models.networks import MLP
 from actsafe.models.packing import flat
 
@@ -15,7 +15,7 @@ def make_critics(key):
 def test_values_are_each_critics_own(key):
     one, critics = make_critics(key)
     features = jax.random.normal(key, (6, 7, 4), jnp.float32)
-    values = judge(critics, features, jnp.float32).values
+    values = evaluate(critics, features, jnp.float32).values
     for critic, value in zip(one, values, strict=True):
         np.testing.assert_allclose(value, critic(features)[..., 0], rtol=1e-5, atol=1e-6)
 
@@ -25,9 +25,9 @@ def test_both_ways_back_equal_plain_differentiation(key):
     one, critics = make_critics(key)
     features = jax.random.normal(key, (6, 7, 4), jnp.float32)
     cotangents = jax.random.normal(jax.random.fold_in(key, 1), (3, 6, 7), jnp.float32)
-    judged = judge(critics, features, jnp.float32)
-    to_features = judged.to_features(cotangents)
-    to_weights = judged.to_weights(cotangents, to_features)
+    valued = evaluate(critics, features, jnp.float32)
+    to_features = valued.to_features(cotangents)
+    to_weights = valued.to_weights(cotangents, to_features)
     for number, critic in enumerate(one):
 
         def weighed(critic, features, number=number):

@@ -10,7 +10,7 @@ import pytest
 
 from actsafe.actor_critic.actor import Actor
 from actsafe.actor_critic.dream_forward import Draws, Sizes
-from actsafe.actor_critic.dream_kernel import DreamRoom, dream_states
+from actsafe.actor_critic.dream_kernel import DreamWorkspace, dream_states
 from actsafe.actor_critic.imagination import DreamNoise, dream
 from actsafe.models.networks import cast
 from actsafe.models.rssm.cell import Cell
@@ -46,9 +46,13 @@ def test_states_actions_and_gradients_are_those_of_the_loop(num_cotangents, key)
 
         return eqx.filter_jit(eqx.filter_vmap(one))(actors, noises)
 
-    looped = both(lambda actor, noise, pushes: tuple(dream(cell, actor, start, noise, pushes)))
-    room = DreamRoom.of(Sizes(STEPS, ROWS, 2, 37, 5, 37), 19, 2, jnp.float32)
-    ours = both(lambda actor, noise, pushes: dream_states(pushes, room, cell.priors, actor, start, Draws(*noise), True))
+    looped = both(lambda actor, noise, action_offsets: tuple(dream(cell, actor, start, noise, action_offsets)))
+    workspace = DreamWorkspace.of(Sizes(STEPS, ROWS, 2, 37, 5, 37), 19, 2, jnp.float32)
+    ours = both(
+        lambda actor, noise, action_offsets: dream_states(
+            action_offsets, workspace, cell.priors, actor, start, Draws(*noise), True
+        )
+    )
     for one, expected in zip(jax.tree.leaves(ours), jax.tree.leaves(looped), strict=True):
         assert np.abs(expected).max() > 0.01
         np.testing.assert_allclose(one, expected, rtol=1e-4, atol=1e-5)
@@ -57,14 +61,17 @@ def test_states_actions_and_gradients_are_those_of_the_loop(num_cotangents, key)
 def test_the_kernel_lowers_for_cuda(key):
     everything = cast(make(key, deterministic=200, stochastic=60, hidden=200, width=400)[:3], jnp.bfloat16)
     noise = DreamNoise.draw(everything[0], ROWS, 2, STEPS, key)
-    room = DreamRoom.of(Sizes(STEPS, ROWS, 2, 200, 60, 200), 400, 1, jnp.bfloat16)
+    workspace = DreamWorkspace.of(Sizes(STEPS, ROWS, 2, 200, 60, 200), 400, 1, jnp.bfloat16)
     arrays, rest = eqx.partition((*everything, noise), eqx.is_array)
 
     def run(arrays):
         cell, actor, start, noise = eqx.combine(arrays, rest)
-        pushes = jnp.zeros((STEPS, ROWS, 2), jnp.float32)
+        action_offsets = jnp.zeros((STEPS, ROWS, 2), jnp.float32)
         result, pull_back = jax.vjp(
-            lambda pushes: dream_states(pushes, room, cell.priors, actor, start, Draws(*noise), False), pushes
+            lambda action_offsets: dream_states(
+                action_offsets, workspace, cell.priors, actor, start, Draws(*noise), False
+            ),
+            action_offsets,
         )
         return pull_back(result)
 

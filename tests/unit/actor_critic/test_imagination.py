@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from actsafe.actor_critic.actor import Actor
-from actsafe.actor_critic.aims import Aim
 from actsafe.actor_critic.imagination import DreamNoise, block_size
-from actsafe.actor_critic.judging import Judge
+from actsafe.actor_critic.judging import ImaginedObjective
 from actsafe.actor_critic.lambda_return import lambda_returns
 from actsafe.actor_critic.learning import Learner
 from actsafe.actor_critic.settings import ActorCriticSettings
@@ -19,11 +18,12 @@ from actsafe.constrained.lbsgd import LBSGD, Barrier
 from actsafe.models.packing import flat
 from actsafe.models.rssm.states import State
 from actsafe.models.rssm.world_model import WorldModel, WorldModelSettings
-from actsafe.objectives.doubt import Disagreement, EpistemicNorm
+from actsafe.objectives.uncertainty import Disagreement, EpistemicNorm
+from actsafe.objectives.weights import ObjectiveWeights
 
 MODEL = WorldModelSettings(deterministic=6, stochastic=3, hidden=5, num_members=3, head_width=6, head_depth=1)
 SETTINGS = ActorCriticSettings(horizon=3, actor_width=6, actor_depth=1, critic_width=6, critic_depth=1, initial_std=1.0)
-AIM = Aim(*(jnp.asarray(value, jnp.float32) for value in (1.0, 0.5, 2.0)))
+WEIGHTS = ObjectiveWeights(*(jnp.asarray(value, jnp.float32) for value in (1.0, 0.5, 2.0)))
 
 
 @eqx.filter_jit
@@ -51,24 +51,24 @@ def plainly(learner, model, critics, start, noise, actor):
     for t in range(3):
         action = actor(jax.lax.stop_gradient(state.features)).sample(noise.action[t])
         deterministic, priors = model.cell.predict(state, action)
-        doubt = EpistemicNorm()(Disagreement.among(priors.mean, priors.std, axis=0))
+        uncertainty = EpistemicNorm()(Disagreement.among(priors.mean, priors.std, axis=0))
         rows = jnp.arange(start.stochastic.shape[0])
         member = jnp.repeat(noise.members[t], rows.size // noise.members.shape[1])
         everyone = State(deterministic, priors.mean + priors.std * noise.state[t][None])
         state = jax.tree.map(lambda leaf, member=member, rows=rows: leaf[member, rows], everyone)
-        outcome = model.outcome(everyone.features if learner.judge.is_outcome_averaged else state.features)
-        if learner.judge.is_outcome_averaged:
+        outcome = model.outcome(everyone.features if learner.objective.is_outcome_averaged else state.features)
+        if learner.objective.is_outcome_averaged:
             outcome = jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), outcome)
-        bonus = doubt if learner.judge.is_doubt_differentiated else jax.lax.stop_gradient(doubt)
-        rewards.append(AIM.task * outcome.reward + AIM.doubt * bonus)
-        costs.append(outcome.costs[:, 0] + AIM.pessimism * doubt)
+        bonus = uncertainty if learner.objective.is_uncertainty_differentiated else jax.lax.stop_gradient(uncertainty)
+        rewards.append(WEIGHTS.task * outcome.reward + WEIGHTS.uncertainty * bonus)
+        costs.append(outcome.costs[:, 0] + WEIGHTS.pessimism * uncertainty)
         features.append(state.features)
     values = [critics(f[None])[..., 0] for f in features]
     of_reward = lambda_returns(jnp.stack(rewards), jnp.stack([v[0] for v in values]), discount=0.99, trace=0.95)
     of_cost = lambda_returns(jnp.stack(costs), jnp.stack([v[1] for v in values]), discount=0.99, trace=0.95)
-    weights = jnp.asarray([1.0, 0.99, 0.99**2])[:, None]
-    counting = np.flatnonzero(np.tile(learner.judge.is_counted, rows.size // len(learner.judge.is_counted)))
-    return jnp.stack([-jnp.mean(weights * of_reward), jnp.mean(of_cost[:, counting])])
+    discounts = jnp.asarray([1.0, 0.99, 0.99**2])[:, None]
+    counting = np.flatnonzero(np.tile(learner.objective.is_counted, rows.size // len(learner.objective.is_counted)))
+    return jnp.stack([-jnp.mean(discounts * of_reward), jnp.mean(of_cost[:, counting])])
 
 
 @pytest.mark.parametrize(
@@ -76,14 +76,14 @@ def plainly(learner, model, critics, start, noise, actor):
     [
         {},
         {"is_outcome_averaged": True},
-        {"is_doubt_differentiated": True},
+        {"is_uncertainty_differentiated": True},
         {"is_counted": (True, False)},
     ],
 )
 def test_actor_gradients_equal_plain_differentiation(choices, key):
     model = make_model(key)
-    judge = Judge(SETTINGS, EpistemicNorm(), **choices)
-    learner = Learner(judge, LBSGD(), (5.0,))
+    objective = ImaginedObjective(SETTINGS, EpistemicNorm(), **choices)
+    learner = Learner(objective, LBSGD(), (5.0,))
     learned = learner.init(9, 2, key)
     actor, critics = learned.actor.tree, learned.critics.tree
     start = starts(key, 34)
@@ -91,11 +91,11 @@ def test_actor_gradients_equal_plain_differentiation(choices, key):
 
     @jax.jit
     def ours():
-        dreamt, to_pushes = learner.dream(learner.ready(learned), model, start, noise)
-        lessons = learner.judge(critics, model, dreamt, noise, AIM)
-        wishes = learner.wish(to_pushes, lessons)
-        gradients = learner._actor_gradients(actor, learner.recall(learned, dreamt), noise.action, wishes)
-        return jnp.concatenate([lessons.imagined.loss[None], lessons.imagined.cost_returns]), gradients
+        dreamt, to_offsets = learner.dream(learner.ready(learned), model, start, noise)
+        taught = learner.objective(critics, model, dreamt, noise, WEIGHTS)
+        action_gradients = learner.action_gradients(to_offsets, taught)
+        gradients = learner._actor_gradients(actor, learner.recall(learned, dreamt), noise.action, action_gradients)
+        return jnp.concatenate([taught.imagined.loss[None], taught.imagined.cost_returns]), gradients
 
     weights, rest = eqx.partition(actor, eqx.is_array)
 
@@ -117,13 +117,13 @@ def test_learning_raises_the_imagined_reward_and_keeps_the_margin(key):
     """In the same dreams again and again: what is gained there is the policy's, and not chance."""
     model = make_model(key)
     settings = dataclasses.replace(SETTINGS, actor_rate=3e-3)
-    learner = Learner(Judge(settings, EpistemicNorm()), LBSGD(unit_step=3e-3), (50.0,))
-    aim = AIM._replace(doubt=jnp.zeros(()), pessimism=jnp.asarray(1e-3))
+    learner = Learner(ImaginedObjective(settings, EpistemicNorm()), LBSGD(unit_step=3e-3), (50.0,))
+    weights = WEIGHTS._replace(uncertainty=jnp.zeros(()), pessimism=jnp.asarray(1e-3))
 
     @jax.jit
     def train(learned):
         def one(learned, _):
-            learned, info = learner.improve(learned, model, starts(key, 96), aim, key)
+            learned, info = learner.improve(learned, model, starts(key, 96), weights, key)
             return learned, (info["reward"], info["margin_0"], info["is_skipped"])
 
         return jax.lax.scan(one, learned, length=300)[1]
@@ -139,9 +139,9 @@ def test_windup_is_half_the_square_of_what_lies_beyond_three(key):
     actor = Actor.create(9, 2, width=6, depth=1, initial_std=1.0, key=key)
     # Two decisions of two actions, means first: 4 is 1 too far and -5 is 2 too far; spreads do not count.
     outputs = jnp.asarray([[4.0, -1.0, 9.0, 9.0], [-5.0, 3.0, 9.0, 9.0]], jnp.float32)
-    assert actor.windup(outputs) == 1.25  # (1 / 2 + 4 / 2) / 2
+    assert actor.saturation(outputs) == 1.25  # (1 / 2 + 4 / 2) / 2
     # Half of each excess, as there are two decisions.
-    np.testing.assert_allclose(jax.grad(actor.windup)(outputs), [[0.5, 0.0, 0.0, 0.0], [-1.0, 0.0, 0.0, 0.0]])
+    np.testing.assert_allclose(jax.grad(actor.saturation)(outputs), [[0.5, 0.0, 0.0, 0.0], [-1.0, 0.0, 0.0, 0.0]])
 
 
 def wound_up(learner, key, mean):
@@ -157,7 +157,9 @@ def wound_up(learner, key, mean):
 def test_loss_and_costs_are_charged_for_windup_and_so_are_their_gradients(key):
     model, start = make_model(key), starts(key, 34)
     free, charged = (
-        Learner(Judge(dataclasses.replace(SETTINGS, unwinding=price), EpistemicNorm()), LBSGD(), (5.0,))
+        Learner(
+            ImaginedObjective(dataclasses.replace(SETTINGS, saturation_penalty=price), EpistemicNorm()), LBSGD(), (5.0,)
+        )
         for price in (0.0, 0.25)
     )
     learned = wound_up(free, key, 7.0)
@@ -165,24 +167,26 @@ def test_loss_and_costs_are_charged_for_windup_and_so_are_their_gradients(key):
 
     @jax.jit
     def taught():
-        dreamt, to_pushes = free.dream(free.ready(learned), model, start, noise)
-        lessons = free.judge(learned.critics.tree, model, dreamt, noise, AIM)
-        recalled, wishes = free.recall(learned, dreamt), free.wish(to_pushes, lessons)
+        dreamt, to_offsets = free.dream(free.ready(learned), model, start, noise)
+        taught = free.objective(learned.critics.tree, model, dreamt, noise, WEIGHTS)
+        recalled, action_gradients = free.recall(learned, dreamt), free.action_gradients(to_offsets, taught)
         found = [
-            (each.learn(learned, recalled, noise, lessons, wishes, AIM)[1],
-             each._actor_gradients(learned.actor.tree, recalled, noise.action, wishes))
+            (each.learn(learned, recalled, noise, taught, action_gradients, WEIGHTS)[1],
+             each._actor_gradients(learned.actor.tree, recalled, noise.action, action_gradients))
             for each in (free, charged)
         ]  # fmt: skip
         features = dreamt.features[:-1].reshape(-1, 9)
-        windup, slope = jax.value_and_grad(lambda actor: actor.windup(actor.layers(features)))(learned.actor.tree)
-        return found, windup, flat(slope)
+        saturation, slope = jax.value_and_grad(lambda actor: actor.saturation(actor.layers(features)))(
+            learned.actor.tree
+        )
+        return found, saturation, flat(slope)
 
-    ((info, gradients), (dearer, steeper)), windup, slope = taught()
+    ((info, gradients), (dearer, steeper)), saturation, slope = taught()
     # Every mean is near 7, 4 too far: 2 actions x 16 / 2.
-    assert windup == pytest.approx(16.0, rel=0.02)
-    assert info["windup"] == pytest.approx(float(windup)) == dearer["windup"]
+    assert saturation == pytest.approx(16.0, rel=0.02)
+    assert info["saturation"] == pytest.approx(float(saturation)) == dearer["saturation"]
     for name, sign in (("loss", 1), ("cost_return_0", 1), ("margin_0", -1)):
-        np.testing.assert_allclose(dearer[name] - info[name], sign * 0.25 * windup, rtol=1e-4)
+        np.testing.assert_allclose(dearer[name] - info[name], sign * 0.25 * saturation, rtol=1e-4)
     for without, with_charge in zip(gradients, steeper, strict=True):
         np.testing.assert_allclose(with_charge - without, 0.25 * slope, rtol=1e-3, atol=1e-5)
 
@@ -191,13 +195,13 @@ def test_a_policy_that_is_wound_up_recovers_only_where_it_is_charged(key):
     """Its means are at 40: through tanh(5 tanh(40 / 5)) comes a slope of 2 · 10^-4 times 5 · 10^-7, and Adam stands."""
     model = make_model(key)
 
-    def after_recovery(unwinding):
-        settings = dataclasses.replace(SETTINGS, actor_rate=0.05, unwinding=unwinding)
+    def after_recovery(saturation_penalty):
+        settings = dataclasses.replace(SETTINGS, actor_rate=0.05, saturation_penalty=saturation_penalty)
         step = LBSGD(Barrier(recovery_step=1.0), unit_step=0.05)
-        learner = Learner(Judge(settings, EpistemicNorm()), step, (1e-3,))
+        learner = Learner(ImaginedObjective(settings, EpistemicNorm()), step, (1e-3,))
 
         def one(learned, _):
-            learned, info = learner.improve(learned, model, starts(key, 96), AIM, key)
+            learned, info = learner.improve(learned, model, starts(key, 96), WEIGHTS, key)
             return learned, info["is_feasible"]
 
         learned, is_feasible = jax.jit(lambda learned: jax.lax.scan(one, learned, length=1000))(
@@ -213,8 +217,8 @@ def test_a_policy_that_is_wound_up_recovers_only_where_it_is_charged(key):
 def test_critics_of_costs_learn_at_their_own_rate(key):
     """Adam's first step is as long as its rate, in every weight whose gradient is far above eps."""
     settings = dataclasses.replace(SETTINGS, critic_rate=1e-3, safety_critic_rate=4e-3)
-    learner = Learner(Judge(settings, EpistemicNorm()), LBSGD(), (5.0,))
+    learner = Learner(ImaginedObjective(settings, EpistemicNorm()), LBSGD(), (5.0,))
     before = learner.init(9, 2, key)
-    after, _ = jax.jit(lambda: learner.improve(before, make_model(key), starts(key, 34), AIM, key))()
+    after, _ = jax.jit(lambda: learner.improve(before, make_model(key), starts(key, 34), WEIGHTS, key))()
     steps = np.abs(after.critics.vector - before.critics.vector).max(axis=1)
     np.testing.assert_allclose(steps, [1e-3, 4e-3], rtol=0.02)

@@ -2,9 +2,10 @@
 
 import pytest
 
-from actsafe.agents.handover import may_take_over
-from actsafe.agents.recipes import VISION_RECIPES
-from actsafe.agents.vision import EnvSpec, VisionAgent, VisionSettings
+from actsafe.agents.algorithms import ALGORITHMS
+from actsafe.agents.phases import Schedule
+from actsafe.agents.world_model import WorldModelAgentSettings
+from actsafe.envs.spec import EnvSpec
 
 
 @pytest.mark.parametrize(
@@ -23,10 +24,14 @@ from actsafe.agents.vision import EnvSpec, VisionAgent, VisionSettings
     ],
 )
 def test_the_task_takes_over_where_its_own_dreams_let_it(task, exploration, expected):
-    surroundings = EnvSpec((5,), 1, budgets=(5.0, 10.0), num_decisions=25)
+    here = EnvSpec("here", (5,), 1, ("one", "other"), budgets=(5.0, 10.0), num_decisions=25)
     learned = {f"task/margin_{k}": margin for k, margin in enumerate(task)}
     learned |= {f"exploration/margin_{k}": margin for k, margin in enumerate(exploration)}
-    agent = VisionAgent(surroundings, VISION_RECIPES["actsafe"], VisionSettings())
-    assert may_take_over(agent, learned) is expected
-    for recipe in ("opax", "greedy"):  # one keeps to no budget, of the other there is but one policy
-        assert may_take_over(VisionAgent(surroundings, VISION_RECIPES[recipe], VisionSettings()), learned)
+
+    def may_exploit(name, **changes):
+        return WorldModelAgentSettings(**changes).make(here, ALGORITHMS[name], Schedule()).may_exploit(learned)
+
+    assert may_exploit("actsafe") is expected
+    assert may_exploit("actsafe", is_handover_checked=False)
+    for name in ("opax", "greedy"):  # one keeps to no budget, of the other there is but one policy
+        assert may_exploit(name)

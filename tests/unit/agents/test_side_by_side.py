@@ -6,14 +6,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from actsafe.actor_critic.settings import ActorCriticSettings
-from actsafe.agents.recipes import VISION_RECIPES
+from actsafe.agents.algorithms import ALGORITHMS
+from actsafe.agents.phases import Schedule
 from actsafe.agents.side_by_side import Batch, Policies, learn_both
-from actsafe.agents.vision import EnvSpec, VisionAgent, VisionSettings
+from actsafe.agents.world_model import WorldModelAgentSettings
 from actsafe.data.rows import Rows
+from actsafe.envs.spec import EnvSpec
 from actsafe.models.rssm.states import State
 from actsafe.models.rssm.world_model import WorldModelSettings, elbo_loss
 
-SETTINGS = VisionSettings(
+SETTINGS = WorldModelAgentSettings(
     model=WorldModelSettings(deterministic=6, stochastic=3, hidden=5, num_members=2, head_width=6, head_depth=1),
     actor_critic=ActorCriticSettings(horizon=2, actor_width=6, actor_depth=1, critic_width=6, critic_depth=1),
     batch_size=2,
@@ -23,7 +25,7 @@ SETTINGS = VisionSettings(
 
 
 def test_gradient_and_policies_are_those_of_each_alone(key):
-    agent = VisionAgent(EnvSpec((3,), 2, (25.0,), 500, 2), VISION_RECIPES["actsafe"], SETTINGS)
+    agent = SETTINGS.make(EnvSpec("here", (3,), 2, ("cost",), (25.0,), 500, 2), ALGORITHMS["actsafe"], Schedule())
     keys = jax.random.split(key, 6)
     rows = Rows(
         jax.random.normal(keys[0], (2, 4, 3), jnp.float32),
@@ -33,16 +35,16 @@ def test_gradient_and_policies_are_those_of_each_alone(key):
         jnp.asarray([[True, False, False, False], [False, False, True, False]]),
     )
     state = jax.jit(agent.init)(keys[2])
-    model, learner, learned = state.model.tree, agent.learner, state.actor_critics
+    model, learner, learned = state.model.tree, agent.search, state.actor_critics
     starts = State(*(jax.random.normal(keys[3], (8, size), jnp.float32) for size in (6, 3)))
     batch = Batch(rows, SETTINGS.model, keys[4], jnp.float32, 1)
-    policies = Policies(learner, learned, agent.aims, starts, jax.random.split(keys[5], 2))
+    policies = Policies(learner, learned, agent.objective_weights, starts, jax.random.split(keys[5], 2))
 
     @jax.jit
     def alone():
         loss = jax.value_and_grad(lambda model: elbo_loss(model, rows, SETTINGS.model, keys[4])[0])(model)
-        improve = eqx.filter_vmap(lambda learned, aim, key: learner.improve(learned, model, starts, aim, key))
-        return loss, improve(learned, agent.aims, policies.keys)
+        improve = eqx.filter_vmap(lambda learned, weights, key: learner.improve(learned, model, starts, weights, key))
+        return loss, improve(learned, agent.objective_weights, policies.keys)
 
     (loss, gradient), (improved, info) = alone()
     taught, learned, reported = jax.jit(lambda: learn_both(model, batch, policies))()

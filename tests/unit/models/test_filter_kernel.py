@@ -1,4 +1,4 @@
-"""The kernel, interpreted, walks as the loop does; whether it compiles for a GPU only a GPU can say."""
+"""The kernel, interpreted, filters as the loop does; whether it compiles for a GPU only a GPU can say."""
 
 import equinox as eqx
 import jax
@@ -8,7 +8,7 @@ import numpy as np
 from actsafe.models.networks import cast
 from actsafe.models.rssm.cell import Cell
 from actsafe.models.rssm.filter_forward import FilterSizes
-from actsafe.models.rssm.filter_kernel import FilterRoom
+from actsafe.models.rssm.filter_kernel import FilterWorkspace
 
 BATCH, STEPS = 32, 4
 
@@ -40,9 +40,9 @@ def test_states_and_gradients_are_those_of_the_loop(key):
 
         return jax.jit(all_of_it)(weights)
 
-    looped = both(lambda cell, *args: cell.walk(*args))
-    room = FilterRoom.of(FilterSizes(STEPS, BATCH, 37, 5, 29), jnp.float32)
-    ours = both(lambda cell, *args: cell.walk_by_kernel(*args, room, interpret=True))
+    looped = both(lambda cell, *args: cell.filter(*args))
+    workspace = FilterWorkspace.of(FilterSizes(STEPS, BATCH, 37, 5, 29), jnp.float32)
+    ours = both(lambda cell, *args: cell.filter_by_kernel(*args, workspace, interpret=True))
     num_used = 0
     for one, expected in zip(jax.tree.leaves(ours), jax.tree.leaves(looped), strict=True):
         num_used += bool(np.abs(expected).max() > 1e-3)
@@ -56,12 +56,14 @@ def test_the_kernel_lowers_for_cuda(key):
     weights, rest = eqx.partition(cast(cell, jnp.bfloat16), eqx.is_array)
 
     def run(weights):
-        def walk(weights):
+        def run_filter(weights):
             cell = eqx.combine(weights, rest)
             steps, draws = cell.prepare(given[0].astype(jnp.bfloat16), *given[1:], draw_key)
-            return cell.walk_by_kernel(steps, draws, FilterRoom.of(FilterSizes(STEPS, 16, 200, 60, 200), jnp.bfloat16))
+            return cell.filter_by_kernel(
+                steps, draws, FilterWorkspace.of(FilterSizes(STEPS, 16, 200, 60, 200), jnp.bfloat16)
+            )
 
-        result, pull_back = jax.vjp(walk, weights)
+        result, pull_back = jax.vjp(run_filter, weights)
         return pull_back(result)
 
     text = jax.jit(run).trace(weights).lower(lowering_platforms=("cuda",)).as_text()

@@ -1,4 +1,4 @@
-"""The world model: layers against other implementations, gradients, the ELBO by hand, and doubt off the data."""
+"""The world model: layers against other implementations, gradients, the ELBO by hand, and uncertainty off the data."""
 
 import dataclasses
 
@@ -22,7 +22,7 @@ from actsafe.models.rssm.encoder import ImageEncoder
 from actsafe.models.rssm.gru import gru
 from actsafe.models.rssm.states import Gaussian, State
 from actsafe.models.rssm.world_model import WorldModel, WorldModelSettings, elbo_loss, predict_video, require_learnable
-from actsafe.objectives.doubt import Disagreement, EpistemicNorm
+from actsafe.objectives.uncertainty import Disagreement, EpistemicNorm
 
 SMALL = WorldModelSettings(
     deterministic=8, stochastic=4, hidden=6, num_members=3, image_depth=2, image_width=8, head_width=8, head_depth=1
@@ -360,7 +360,7 @@ def test_bfloat16_stays_near_float32(key):
     assert float(half) == pytest.approx(float(full), rel=0.05)
 
 
-def test_doubt_is_higher_off_the_data_than_on_it(key):
+def test_uncertainty_is_higher_off_the_data_than_on_it(key):
     """Members that begin apart come to agree where they were taught: actions in [-1, 0], not those in [0.5, 1]."""
     cell = make_cell(key)
     state = State(jnp.zeros((64, 8)), jax.random.normal(key, (64, 4)))
@@ -380,9 +380,9 @@ def test_doubt_is_higher_off_the_data_than_on_it(key):
 
     (cell, _), _ = jax.jit(lambda cell: jax.lax.scan(train, (cell, optimiser.init(cell)), length=300))(cell)
 
-    def doubt(action):
+    def uncertainty(action):
         priors = cell.predict(state, action)[1]
         return float(jnp.mean(EpistemicNorm()(Disagreement.among(priors.mean, priors.std, axis=0))))
 
     assert loss(cell) < 0.02
-    assert doubt(taught + 3.0) > 2.0 * doubt(taught)
+    assert uncertainty(taught + 3.0) > 2.0 * uncertainty(taught)

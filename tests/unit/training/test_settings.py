@@ -215,19 +215,19 @@ def test_the_presets_have_the_papers_numbers():
     assert ends(dense)[:2] == (200_000, 500_000)
     assert dense.agent.replay_capacity == 1000 * 500
     assert (dense.agent.actor_critic.initial_std, sparse.agent.actor_critic.initial_std) == (5.0, 0.025)
-    assert (dense.agent.doubt.intrinsic, dense.agent.doubt.pessimism) == (10.0, 1e-3)
+    assert (dense.agent.uncertainty.intrinsic, dense.agent.uncertainty.pessimism) == (10.0, 1e-3)
     paper = [name for name in PRESETS if name.startswith(("point-", "doggo-", "cartpole-"))]
     assert len(paper) == 13
     for name in paper:
-        doubt = PRESETS[name]().agent.doubt
+        uncertainty = PRESETS[name]().agent.uncertainty
         is_other = name.endswith(("press-buttons-sparse", "push-box-sparse"))
-        assert (doubt.ratio_scale, doubt.intrinsic) == ((25.0, 0.1) if is_other else (1.0, 10.0)), name
+        assert (uncertainty.ratio_scale, uncertainty.intrinsic) == ((25.0, 0.1) if is_other else (1.0, 10.0)), name
     expansions = {name: ends(PRESETS[name]())[1] for name in PRESETS if name.endswith("sparse")}
     assert expansions["point-goto-goal-sparse"] == 850_000
     assert expansions["doggo-press-buttons-sparse"] == expansions["cartpole-swingup-sparse"] == 1_000_000
     assert expansions["point-push-box-sparse"] == 1_500_000
     assert ends(PRESETS["point-push-box-sparse"]())[2] == 10_000_000
-    assert PRESETS["cartpole-swingup-sparse"]().agent.doubt.pessimism == 50.0
+    assert PRESETS["cartpole-swingup-sparse"]().agent.uncertainty.pessimism == 50.0
     # Policies begin calm where the released configurations say so, and nowhere else.
     calm = {name for name in paper if PRESETS[name]().agent.actor_critic.initial_std == 0.025}
     assert calm == {"point-goto-goal-sparse", "doggo-goto-goal-sparse", "cartpole-swingup-sparse"}

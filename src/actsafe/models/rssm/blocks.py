@@ -247,7 +247,7 @@ def elu_slope(y: Array) -> Array:
 
 def call(
     program: Callable[..., None],
-    room: Any,
+    workspace: Any,
     num_programs: int,
     *,
     num_warps: int = NUM_WARPS,
@@ -256,10 +256,10 @@ def call(
 ) -> Callable[..., Any]:
     """The kernel of programs that run `program(*inputs, outputs)`; all are trees of stores.
 
-    `room` is a tree of arrays whose memory the outputs take over. With memory of its own from the start, a kernel has
-    to wait for nobody to give up theirs, wherever it stands in a program, and can run beside all it does not need.
+    `workspace` is a tree of arrays whose memory the outputs take over. With memory of its own from the start, a kernel
+    waits for no other to give up theirs, wherever it stands in a program, and can run beside all it does not need.
     """
-    leaves, structure = jax.tree.flatten(room)
+    leaves, structure = jax.tree.flatten(workspace)
 
     def run(*inputs: Any) -> Any:
         given, tree = jax.tree.flatten(inputs)

@@ -15,10 +15,10 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from actsafe.models.networks import Dense, elu, shifted
 from actsafe.models.rssm import teams
 from actsafe.models.rssm.filter_forward import FilterInputs, FilterSizes, FilterWeights
-from actsafe.models.rssm.filter_kernel import FilterRoom, filter_states
+from actsafe.models.rssm.filter_kernel import FilterWorkspace, filter_states
 from actsafe.models.rssm.gru import Gates, beside, gru
 from actsafe.models.rssm.hoisting import Layers, hoisted_scan
-from actsafe.models.rssm.states import Filtered, Gaussian, State, StepDraws, Steps, Walked
+from actsafe.models.rssm.states import Filtered, FilterResult, Gaussian, State, StepDraws, Steps
 
 
 class Priors(eqx.Module):
@@ -154,7 +154,7 @@ class Cell(eqx.Module):
         key: PRNGKeyArray,
     ) -> tuple[Steps, StepDraws]:
         """All of the filter that does not depend on the state, of sequences from their beginning: where episodes begin,
-        nothing before it counts. `walk` and `distributions` are the rest."""
+        nothing before it counts. `filter` and `distributions` are the rest."""
         member_key, noise_key = jax.random.split(key)
         num_batch, num_steps = is_first.shape
         dtype = self.priors.entry.weight.dtype
@@ -164,35 +164,35 @@ class Cell(eqx.Module):
         actions = jnp.swapaxes(actions, 0, 1).astype(dtype) * goes_on
         entry, size = self.priors.entry, self.stochastic_size
         drawn = jnp.einsum("tba,tah->tbh", actions, entry.weight[members, size:])
-        pushes = drawn + entry.bias[members][:, None]
-        return Steps(pushes, jnp.swapaxes(self._informed(embeddings), 0, 1)), StepDraws(noise, goes_on, members)
+        action_offsets = drawn + entry.bias[members][:, None]
+        return Steps(action_offsets, jnp.swapaxes(self._informed(embeddings), 0, 1)), StepDraws(noise, goes_on, members)
 
-    def distributions(self, walked: Walked, draws: StepDraws) -> Filtered:
-        """What was walked through, and what was believed on the way; (batch, time, ...)."""
-        prior = self._chosen_prior(walked.states.deterministic, draws.members)
-        result = Filtered(walked.states, Gaussian.of(walked.outputs), prior)
+    def distributions(self, filtered_states: FilterResult, draws: StepDraws) -> Filtered:
+        """What was filtered_states through, and what was believed on the way; (batch, time, ...)."""
+        prior = self._chosen_prior(filtered_states.states.deterministic, draws.members)
+        result = Filtered(filtered_states.states, Gaussian.of(filtered_states.outputs), prior)
         return jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), result)
 
-    def room(self, num_steps: int, num_rows: int) -> FilterRoom | tuple[()]:
-        """For `walk`: memory to work in, if it is a kernel that walks."""
+    def workspace(self, num_steps: int, num_rows: int) -> FilterWorkspace | tuple[()]:
+        """For `filter`: memory to work in, if it is a kernel that walks."""
         dtype = self.priors.entry.weight.dtype
         if not teams.is_usable(num_rows, dtype):
             return ()
         hidden = self.posterior.out.weight.shape[0]
         sizes = FilterSizes(num_steps, num_rows, self.deterministic_size, self.stochastic_size, hidden)
-        return FilterRoom.of(sizes, dtype)
+        return FilterWorkspace.of(sizes, dtype)
 
-    def walk(
-        self, steps: Steps, draws: StepDraws, room: FilterRoom | tuple[()] | None = None, *, unroll: int = 1
-    ) -> Walked:
-        """The chain of steps, from the beginning; `room` is for whoever orders a program (see `blocks.call`)."""
-        room = self.room(*steps.pushes.shape[:2]) if room is None else room
-        if room:
-            return self.walk_by_kernel(steps, draws, room)
-        pushes, informed = steps
+    def filter(
+        self, steps: Steps, draws: StepDraws, workspace: FilterWorkspace | tuple[()] | None = None, *, unroll: int = 1
+    ) -> FilterResult:
+        """The chain of steps, from the beginning; `workspace` is for whoever orders a program (see `blocks.call`)."""
+        workspace = self.workspace(*steps.action_offsets.shape[:2]) if workspace is None else workspace
+        if workspace:
+            return self.filter_by_kernel(steps, draws, workspace)
+        action_offsets, informed = steps
         noise, goes_on, members = draws
-        dtype, size, gates = pushes.dtype, self.stochastic_size, _joined_gates(self.priors)
-        num_steps, num_rows = pushes.shape[:2]
+        dtype, size, gates = action_offsets.dtype, self.stochastic_size, _joined_gates(self.priors)
+        num_steps, num_rows = action_offsets.shape[:2]
         weights = {
             "entry": self.priors.entry.weight[:, :size],
             "gates": gates.weight,
@@ -201,10 +201,10 @@ class Cell(eqx.Module):
         }
 
         def step(layers: Layers, carry: State, inputs: tuple, others: tuple) -> tuple[State, tuple[State, Array]]:
-            push, informed, gate_bias, out_bias = inputs
+            offset, informed, gate_bias, out_bias = inputs
             noise, goes_on = others
             previous = carry.deterministic
-            entered = elu(layers("entry", carry.stochastic) + push)
+            entered = elu(layers("entry", carry.stochastic) + offset)
             gates = shifted(layers("gates", jnp.concatenate([entered, previous], axis=-1)), gate_bias)
             parts = jnp.split(gates.astype(jnp.float32), _gate_ends(previous.shape[-1]), axis=-1)
             deterministic = Gates.of(*parts).following(previous.astype(jnp.float32)).astype(dtype)
@@ -220,14 +220,16 @@ class Cell(eqx.Module):
             step,
             weights,
             start,
-            (pushes, informed, gates.bias[members], out_biases),
+            (action_offsets, informed, gates.bias[members], out_biases),
             (noise, jnp.concatenate([goes_on[1:], goes_on[:1]])),
             members,
             unroll=unroll,
         )
-        return Walked(states, outputs)
+        return FilterResult(states, outputs)
 
-    def walk_by_kernel(self, steps: Steps, draws: StepDraws, room: FilterRoom, *, interpret: bool = False) -> Walked:
+    def filter_by_kernel(
+        self, steps: Steps, draws: StepDraws, workspace: FilterWorkspace, *, interpret: bool = False
+    ) -> FilterResult:
         """The same in one kernel."""
         priors, posterior = self.priors, self.posterior
         weights = FilterWeights(
@@ -240,8 +242,8 @@ class Cell(eqx.Module):
         biases = (priors.gates_from_entry.bias[draws.members], priors.candidate_bias[draws.members], posterior.out.bias)
         goes_on = draws.goes_on[..., 0].astype(jnp.float32)
         inputs = FilterInputs(*steps, *biases, draws.noise, goes_on, draws.members)
-        walked: Any = filter_states(weights, inputs, room, interpret)
-        return walked
+        filtered_states: Any = filter_states(weights, inputs, workspace, interpret)
+        return filtered_states
 
     def _chosen_prior(self, deterministic: Float[Array, "time row deterministic"], members: Int[Array, " time"]):
         rows = deterministic.reshape(1, -1, deterministic.shape[-1])

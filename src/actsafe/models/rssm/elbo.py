@@ -1,4 +1,4 @@
-"""The evidence lower bound: how well a sequence is explained, and how much of it was foreseen."""
+"""The evidence lower bound: how well a sequence is parts, and how much of it was foreseen."""
 
 import jax
 import jax.numpy as jnp

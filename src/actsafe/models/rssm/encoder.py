@@ -67,7 +67,7 @@ class Convolution(eqx.Module):
 
 
 class ImageEncoder(Encoder):
-    """Convolutions of kernel 4 and stride 2, ELU between; as many as the image has room for.
+    """Convolutions of kernel 4 and stride 2, ELU between; as many as the image has workspace for.
 
     64 x 64 pixels give four: 64 -> 31 -> 14 -> 6 -> 2, and with 32, 64, 128, 256 channels 1024 features.
     """

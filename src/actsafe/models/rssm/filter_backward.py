@@ -19,7 +19,7 @@ from actsafe.models.rssm.filter_forward import (
     FilterWeights,
 )
 from actsafe.models.rssm.gate_kernel import GateWeights, go_back, through_gates
-from actsafe.models.rssm.states import Walked
+from actsafe.models.rssm.states import FilterResult
 from actsafe.models.rssm.teams import Team
 
 FIRST = 1
@@ -36,7 +36,7 @@ class FilterErrors(NamedTuple):
     outputs: Float[Array, "time row outputs"]
 
 
-def backward_room(sizes: FilterSizes, dtype: DTypeLike) -> tuple[Any, Array]:
+def backward_workspace(sizes: FilterSizes, dtype: DTypeLike) -> tuple[Any, Array]:
     """For `backward`."""
 
     def store(width: int) -> Array:
@@ -52,12 +52,12 @@ def backward(
     weights: FilterWeights,
     inputs: FilterInputs,
     trace: FilterTrace,
-    cotangents: Walked,
-    room: Any,
+    cotangents: FilterResult,
+    workspace: Any,
     interpret: bool,
 ) -> FilterErrors:
     """How what `cotangents` are of changes with what each layer gave."""
-    num_steps, num_rows, hidden = inputs.push.shape
+    num_steps, num_rows, hidden = inputs.offset.shape
     stochastic, deterministic = weights.entry.shape[1], weights.posterior.shape[0]
 
     def program(team: Team, weights: Any, inputs: Any, trace: Any, cotangents: Any, results: Any) -> None:
@@ -128,5 +128,5 @@ def backward(
         jax.lax.fori_loop(jnp.int32(0), jnp.int32(num_steps), step, None)
 
     widest = max(hidden, deterministic)
-    kernel = teams.call(program, room, num_rows, widest, first=FIRST, interpret=interpret, name="filter_back")
+    kernel = teams.call(program, workspace, num_rows, widest, first=FIRST, interpret=interpret, name="filter_back")
     return kernel(weights, inputs, trace, cotangents)[0]

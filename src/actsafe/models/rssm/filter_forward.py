@@ -30,7 +30,7 @@ class FilterWeights(NamedTuple):
 class FilterInputs(NamedTuple):
     """What every step is given; all but the last three have gradients."""
 
-    push: Float[Array, "time row hidden"]
+    offset: Float[Array, "time row hidden"]
     """Added to what enters."""
     informed: Float[Array, "time row hidden"]
     """Added to the posterior's hidden layer."""
@@ -62,7 +62,7 @@ class FilterSizes(NamedTuple):
     hidden: int
 
 
-def forward_room(sizes: FilterSizes, dtype: DTypeLike) -> tuple[FilterTrace, Array]:
+def forward_workspace(sizes: FilterSizes, dtype: DTypeLike) -> tuple[FilterTrace, Array]:
     """For `forward`."""
 
     def store(steps: int, width: int) -> Array:
@@ -79,9 +79,9 @@ def forward_room(sizes: FilterSizes, dtype: DTypeLike) -> tuple[FilterTrace, Arr
     return trace, teams.arrivals(sizes.rows, FIRST)
 
 
-def forward(weights: FilterWeights, inputs: FilterInputs, room: Any, interpret: bool) -> FilterTrace:
+def forward(weights: FilterWeights, inputs: FilterInputs, workspace: Any, interpret: bool) -> FilterTrace:
     """The states of sequences from their beginning, in the precision of `weights`, and what led to them."""
-    num_steps, num_rows, hidden = inputs.push.shape
+    num_steps, num_rows, hidden = inputs.offset.shape
     stochastic, deterministic = weights.entry.shape[1], weights.posterior.shape[0]
 
     def program(team: Team, weights: Any, inputs: Any, trace: Any) -> None:
@@ -98,7 +98,7 @@ def forward(weights: FilterWeights, inputs: FilterInputs, room: Any, interpret: 
 
             def enter(columns: Columns) -> None:
                 x = product(block, last, Layer(weights.entry, (member,)), columns, hidden)
-                y = elu(x + block.read(inputs.push, t, columns=columns, width=hidden))
+                y = elu(x + block.read(inputs.offset, t, columns=columns, width=hidden))
                 block.write(trace.entered, t, columns=columns, width=hidden, value=y)
 
             # A small layer: all programs do all of it, and write the same, rather than wait.
@@ -140,5 +140,5 @@ def forward(weights: FilterWeights, inputs: FilterInputs, room: Any, interpret: 
         jax.lax.fori_loop(jnp.int32(0), jnp.int32(num_steps), step, None)
 
     widest = max(hidden, deterministic)
-    kernel = teams.call(program, room, num_rows, widest, first=FIRST, interpret=interpret, name="filter_forward")
+    kernel = teams.call(program, workspace, num_rows, widest, first=FIRST, interpret=interpret, name="filter_forward")
     return kernel(weights, inputs)

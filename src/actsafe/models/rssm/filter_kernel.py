@@ -8,48 +8,52 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array
 
-from actsafe.models.rssm.filter_backward import backward, backward_room
+from actsafe.models.rssm.filter_backward import backward, backward_workspace
 from actsafe.models.rssm.filter_forward import (
     FilterInputs,
     FilterSizes,
     FilterWeights,
     forward,
-    forward_room,
+    forward_workspace,
 )
 from actsafe.models.rssm.hoisting import weight_gradient
-from actsafe.models.rssm.states import State, Walked
+from actsafe.models.rssm.states import FilterResult, State
 
 _NO_GRADIENT: Any = None
 """Of whole numbers."""
 
 
-class FilterRoom(NamedTuple):
+class FilterWorkspace(NamedTuple):
     """Memory that the kernels work in; what is in it does not matter."""
 
     forward: Any
     back: Any
 
     @classmethod
-    def of(cls, sizes: FilterSizes, dtype: DTypeLike) -> "FilterRoom":
+    def of(cls, sizes: FilterSizes, dtype: DTypeLike) -> "FilterWorkspace":
         """Unused so far."""
-        return cls(forward_room(sizes, dtype), backward_room(sizes, dtype))
+        return cls(forward_workspace(sizes, dtype), backward_workspace(sizes, dtype))
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
-def filter_states(weights: FilterWeights, inputs: FilterInputs, room: FilterRoom, interpret: bool = False) -> Walked:
+def filter_states(
+    weights: FilterWeights, inputs: FilterInputs, workspace: FilterWorkspace, interpret: bool = False
+) -> FilterResult:
     """The states of sequences from their beginning, in the precision of `weights`."""
-    return _with_trace(weights, inputs, room, interpret)[0]
+    return _with_trace(weights, inputs, workspace, interpret)[0]
 
 
-def _with_trace(weights: FilterWeights, inputs: FilterInputs, room: FilterRoom, interpret: bool) -> tuple[Walked, Any]:
-    trace = forward(weights, inputs, room.forward, interpret)
-    walked = Walked(State(trace.deterministic[1:], trace.stochastic[1:]), trace.outputs)
-    return walked, (weights, inputs, trace, room.back)
+def _with_trace(
+    weights: FilterWeights, inputs: FilterInputs, workspace: FilterWorkspace, interpret: bool
+) -> tuple[FilterResult, Any]:
+    trace = forward(weights, inputs, workspace.forward, interpret)
+    filtered_states = FilterResult(State(trace.deterministic[1:], trace.stochastic[1:]), trace.outputs)
+    return filtered_states, (weights, inputs, trace, workspace.back)
 
 
-def _pull_back(interpret: bool, residuals: Any, cotangents: Walked) -> tuple[Any, ...]:
-    weights, inputs, trace, room = residuals
-    errors = backward(weights, inputs, trace, cotangents, room, interpret)
+def _pull_back(interpret: bool, residuals: Any, cotangents: FilterResult) -> tuple[Any, ...]:
+    weights, inputs, trace, workspace = residuals
+    errors = backward(weights, inputs, trace, cotangents, workspace, interpret)
     dtype, size = weights.entry.dtype, weights.posterior.shape[0]
     goes_on = inputs.goes_on[..., None].astype(dtype)
     d_entry_gates = errors.gates[..., : 3 * size]

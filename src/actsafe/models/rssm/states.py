@@ -41,7 +41,7 @@ class Gaussian(NamedTuple):
 class Steps(NamedTuple):
     """What the filter's steps are given, one after the other; done for all steps at once."""
 
-    pushes: Float[Array, "time row hidden"]
+    action_offsets: Float[Array, "time row hidden"]
     """The actions' part of what enters the cell, and the layer's bias."""
     informed: Float[Array, "time row hidden"]
     """The observations' part of the posterior's hidden layer, and the layer's bias."""
@@ -57,7 +57,7 @@ class StepDraws(NamedTuple):
     """One is drawn per step and predicts for the whole batch."""
 
 
-class Walked(NamedTuple):
+class FilterResult(NamedTuple):
     """What the filter's steps came to."""
 
     states: State

@@ -22,7 +22,7 @@ WIDTH = 32
 NUM_WARPS = 4
 
 MOST_ROWS = 8 * BLOCK
-"""With more, blocks alone keep a device busy, and teams might not all find room at once."""
+"""With more, blocks alone keep a device busy, and teams might not all find workspace at once."""
 
 
 class Team(NamedTuple):
@@ -65,7 +65,7 @@ def is_usable(num_rows: int, dtype: Any) -> bool:
 
 def call(
     program: Callable[..., None],
-    room: Any,
+    workspace: Any,
     num_rows: int,
     num_columns: int,
     *,
@@ -76,7 +76,7 @@ def call(
     """The kernel that runs `program(team, *inputs, outputs)` by a team for every block of rows, for layers of at most
     `num_columns`; inputs and outputs are trees of stores. Interpreted, a team is one program.
 
-    `room` is memory for the outputs (see `blocks.call`), and then `arrivals(num_rows, first)`.
+    `workspace` is memory for the outputs (see `blocks.call`), and then `arrivals(num_rows, first)`.
     """
     width = power_of_2(num_columns) if interpret else WIDTH
     size = -(-num_columns // width)
@@ -89,7 +89,7 @@ def call(
         program(team, *inputs, outputs)
 
     num_programs = num_rows // BLOCK * size
-    kernel = blocks.call(one, room, num_programs, num_warps=NUM_WARPS, interpret=interpret, name=name)
+    kernel = blocks.call(one, workspace, num_programs, num_warps=NUM_WARPS, interpret=interpret, name=name)
     return lambda *inputs: kernel(*inputs)[0]
 
 

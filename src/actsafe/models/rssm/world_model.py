@@ -126,11 +126,11 @@ class WorldModel(eqx.Module):
 
     def observe(self, rows: Rows, key: PRNGKeyArray, *, unroll: int = 1) -> Filtered:
         """The states of recorded sequences (batch, time)."""
-        steps, draws = self.look(rows, key)
+        steps, draws = self.encode(rows, key)
         with jax.named_scope("filter"):
-            return self.cell.distributions(self.cell.walk(steps, draws, unroll=unroll), draws)
+            return self.cell.distributions(self.cell.filter(steps, draws, unroll=unroll), draws)
 
-    def look(self, rows: Rows, key: PRNGKeyArray) -> tuple[Steps, StepDraws]:
+    def encode(self, rows: Rows, key: PRNGKeyArray) -> tuple[Steps, StepDraws]:
         """What recorded sequences (batch, time) show: all that `observe` does before its chain of steps."""
         observation, action, _, _, is_first = map(jnp.asarray, rows)
         with jax.named_scope("encoder"):
@@ -158,7 +158,7 @@ class WorldModel(eqx.Module):
         return State(chosen.astype(jnp.float32), posterior.sample(noise))
 
 
-class Explained(NamedTuple):
+class Elbo(NamedTuple):
     """What the loss of a batch is made of; means over all rows."""
 
     filtered: Filtered
@@ -170,18 +170,18 @@ class Explained(NamedTuple):
 
 def elbo_loss(
     model: WorldModel, rows: Rows, settings: WorldModelSettings, key: PRNGKeyArray, *, unroll: int = 1
-) -> tuple[Float[Array, ""], Explained]:
+) -> tuple[Float[Array, ""], Elbo]:
     """The negative evidence lower bound of sequences (batch, time), with balanced KL, and its parts.
 
     −E[log p(o|s) + log p(r|s) + log p(c|s)] + KL, all likelihoods normal with unit variance. The first row of an
     episode has no reward and no cost to predict.
     """
-    return explain(model, rows, model.observe(rows, key, unroll=unroll), settings)
+    return elbo(model, rows, model.observe(rows, key, unroll=unroll), settings)
 
 
-def explain(
+def elbo(
     model: WorldModel, rows: Rows, filtered: Filtered, settings: WorldModelSettings
-) -> tuple[Float[Array, ""], Explained]:
+) -> tuple[Float[Array, ""], Elbo]:
     """`elbo_loss`, once sequences are filtered."""
     features = filtered.state.features.reshape(rows.is_first.size, -1)
     observations = jnp.asarray(rows.observation).reshape(-1, *rows.observation.shape[2:])
@@ -198,7 +198,7 @@ def explain(
         filtered.posterior, filtered.prior, balance=settings.balance, free_nats=settings.free_nats
     )
     loss = observation_loss + reward_loss + cost_loss + settings.kl_weight * kl_loss
-    return loss, Explained(filtered, observation_loss, reward_loss, cost_loss, kl)
+    return loss, Elbo(filtered, observation_loss, reward_loss, cost_loss, kl)
 
 
 def predict_video(model: WorldModel, rows: Rows, num_seen: int, key: PRNGKeyArray) -> Float[Array, "batch time ..."]:

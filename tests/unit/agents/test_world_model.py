@@ -1,4 +1,4 @@
-"""The vision agent: schedule, who acts, what is learned when, and what happens to bad data."""
+"""The agent with a world model: who acts, what is learned when, and what happens to bad data."""
 
 import dataclasses
 
@@ -9,27 +9,30 @@ import numpy as np
 import pytest
 
 from actsafe.actor_critic.settings import ActorCriticSettings
-from actsafe.agents.phases import Phase, StepSchedule
-from actsafe.agents.recipes import VISION_RECIPES, Policy
-from actsafe.agents.vision import EXPLORATION, TASK, EnvSpec, VisionAgent, VisionSettings
+from actsafe.agents.algorithms import ALGORITHMS, Objective, Role
+from actsafe.agents.base import ActMode, Percept
+from actsafe.agents.phases import Phase, Schedule
+from actsafe.agents.world_model import EXPLORATION, TASK, WorldModelAgentSettings
 from actsafe.constrained.augmented_lagrangian import AugmentedLagrangian
 from actsafe.constrained.unconstrained import Unconstrained
 from actsafe.data.rows import Rows
+from actsafe.envs.spec import EnvSpec
 from actsafe.models.packing import flat
 from actsafe.models.rssm.world_model import WorldModelSettings, elbo_loss
 
-SETTINGS = VisionSettings(
+SETTINGS = WorldModelAgentSettings(
     model=WorldModelSettings(deterministic=6, stochastic=3, hidden=5, num_members=2, head_width=6, head_depth=1),
     actor_critic=ActorCriticSettings(horizon=2, actor_width=6, actor_depth=1, critic_width=6, critic_depth=1),
     batch_size=2,
     sequence_length=4,
     precision="float32",
 )
-HERE = EnvSpec((3,), 2, (25.0,), 500, 2)
+HERE = EnvSpec("here", (3,), 2, ("cost",), (25.0,), 500, 2)
+SCHEDULE = Schedule(warm_up=1, expansion=2, exploitation=2)
 
 
-def make_agent(recipe="actsafe", **changes):
-    return VisionAgent(HERE, VISION_RECIPES[recipe], dataclasses.replace(SETTINGS, **changes))
+def make_agent(name="actsafe", here=HERE, **changes):
+    return dataclasses.replace(SETTINGS, **changes).make(here, ALGORITHMS[name], SCHEDULE)
 
 
 def make_rows(key):
@@ -63,41 +66,42 @@ def changed(before, after):
 
 
 def test_schedule():
-    schedule = StepSchedule(warm_up=10, expansion=30, total=50)
-    assert [schedule.phase(step) for step in (0, 9, 10, 29, 30, 49)] == [
+    schedule = Schedule(warm_up=10, expansion=20, exploitation=20, episodes_per_epoch=5)
+    assert [schedule.phase(epoch) for epoch in (0, 1, 2, 3, 6, 7, 10)] == [
+        Phase.SEED,
         *[Phase.WARM_UP] * 2,
         *[Phase.EXPANSION] * 2,
         *[Phase.EXPLOITATION] * 2,
     ]
-    with pytest.raises(ValueError, match="30, 20 and 50"):
-        StepSchedule(warm_up=30, expansion=20, total=50)
+    with pytest.raises(ValueError, match=r"multiple of .* = 5, got 7"):
+        Schedule(warm_up=7, expansion=20, episodes_per_epoch=5)
 
 
 @pytest.mark.parametrize(
     ("name", "expansion"),
     [
-        ("actsafe", Policy.EXPLORATION),
-        ("greedy", Policy.TASK),
-        ("uniform", Policy.UNIFORM),
-        ("optimistic", Policy.TASK),
+        ("actsafe", Role.EXPLORATION),
+        ("greedy", Role.TASK),
+        ("uniform", Role.UNIFORM),
+        ("optimistic", Role.TASK),
     ],
 )
 def test_who_acts(name, expansion):
-    recipe = VISION_RECIPES[name]
-    assert recipe.policy(Phase.WARM_UP) is Policy.UNIFORM
-    assert recipe.policy(Phase.EXPANSION) is expansion
-    assert recipe.policy(Phase.EXPLOITATION) is Policy.TASK
+    row = ALGORITHMS[name]
+    assert row.role(Phase.WARM_UP) is Role.UNIFORM
+    assert row.role(Phase.EXPANSION) is expansion
+    assert row.role(Phase.EXPLOITATION) is Role.TASK
 
 
 def test_rows_of_the_table_differ_by_what_they_name():
-    assert isinstance(make_agent("opax").learner.step, Unconstrained)
-    assert isinstance(make_agent("actsafe_lagrangian").learner.step, AugmentedLagrangian)
-    assert np.all(make_agent("no_pessimism").aims.pessimism == 0)
-    assert np.all(make_agent().aims.pessimism > 0)
-    doubt = dataclasses.replace(SETTINGS.doubt, optimism=3.0)
-    np.testing.assert_allclose(make_agent("optimistic", doubt=doubt).aims.doubt, [3.0])
-    np.testing.assert_allclose(make_agent(doubt=doubt).aims.doubt, [0.0, 10.0])
-    np.testing.assert_allclose(make_agent().aims.task, [1.0, 0.0])
+    assert isinstance(make_agent("opax").search.step, Unconstrained)
+    assert isinstance(make_agent("actsafe_lagrangian").search.step, AugmentedLagrangian)
+    assert np.all(make_agent("no_pessimism").objective_weights.pessimism == 0)
+    assert np.all(make_agent().objective_weights.pessimism > 0)
+    uncertainty = dataclasses.replace(SETTINGS.uncertainty, optimism=3.0)
+    np.testing.assert_allclose(make_agent("optimistic", uncertainty=uncertainty).objective_weights.uncertainty, [3.0])
+    np.testing.assert_allclose(make_agent(uncertainty=uncertainty).objective_weights.uncertainty, [0.0, 10.0])
+    np.testing.assert_allclose(make_agent().objective_weights.task, [1.0, 0.0])
 
 
 def test_no_critic_is_heeded_beyond_what_rewards_allow(after_expansion):
@@ -121,18 +125,37 @@ def test_no_critic_is_heeded_beyond_what_rewards_allow(after_expansion):
     assert 190.0 < bounded["task/return"] < 205.0
     # The critic is taught what is possible, not what it said: half the squared error is that of 10,000 and 200.
     np.testing.assert_allclose(bounded["task/critic_loss"], 0.5 * 9800.0**2, rtol=0.03)
-    # Of doubt nothing is recorded, and costs are never trimmed.
+    # Of uncertainty nothing is recorded, and costs are never trimmed.
     for name in ("exploration/return", "task/cost_return_0", "exploration/cost_return_0"):
         assert bounded[name] == free[name] > 9000.0
 
 
+class Charging(Objective):
+    """An objective of one's own: rewards count twice, and uncertainty 7 as a cost."""
+
+    def weights(self, role, uncertainty):
+        return super().weights(role, uncertainty)._replace(task=2.0 * (role is Role.TASK), pessimism=7.0)
+
+
+def test_an_objective_of_ones_own_weighs_otherwise_and_its_bound_follows():
+    row = dataclasses.replace(ALGORITHMS["actsafe"], objective=Charging())
+    agent = SETTINGS.make(HERE, row, SCHEDULE)
+    found = agent.objective_weights
+    np.testing.assert_allclose(found.task, [2.0, 0.0])
+    np.testing.assert_allclose(found.uncertainty, [0.0, 10.0])
+    np.testing.assert_allclose(found.pessimism, [7.0, 7.0])
+    # Rewards of at most 2, twice, over 1 - 0.99.
+    bounded = agent._bounded(found, jnp.asarray([-1.0, 2.0], jnp.float32))
+    np.testing.assert_allclose(bounded.highest, [400.0, np.inf], rtol=1e-6)
+
+
 def test_an_optimist_is_not_bounded():
-    aims = make_agent("optimistic").aims
-    bounded = make_agent("optimistic")._bounded(aims, jnp.asarray([-1.0, 2.0], jnp.float32))
+    weights = make_agent("optimistic").objective_weights
+    bounded = make_agent("optimistic")._bounded(weights, jnp.asarray([-1.0, 2.0], jnp.float32))
     np.testing.assert_array_equal(bounded.highest, [np.inf])
     scaled = make_agent(reward_scale=10.0)
     np.testing.assert_allclose(
-        scaled._bounded(scaled.aims, jnp.asarray([-1.0, 2.0], jnp.float32)).lowest, [-1000.0, -np.inf]
+        scaled._bounded(scaled.objective_weights, jnp.asarray([-1.0, 2.0], jnp.float32)).lowest, [-1000.0, -np.inf]
     )
 
 
@@ -186,7 +209,7 @@ def test_dreams_from_recent_rows_alone_may_count(after_expansion):
     (whole, whole_moved), (recent, recent_moved) = (
         [jax.jit(agent.update)(state, make_rows(key), key)[1] for state in states] for agent in agents
     )
-    for name in ("task/cost_0", "task/cost_return_0", "exploration/margin_0", "task/doubt"):
+    for name in ("task/cost_0", "task/cost_return_0", "exploration/margin_0", "task/uncertainty"):
         assert float(recent[name]) == pytest.approx(float(recent_moved[name]), rel=1e-6)
         assert float(whole[name]) != pytest.approx(float(whole_moved[name]), rel=1e-3)
         assert float(whole[name]) != pytest.approx(float(recent[name]), rel=1e-3)
@@ -196,34 +219,43 @@ def test_dreams_from_recent_rows_alone_may_count(after_expansion):
 
 def test_acting(after_expansion):
     agent, _, state, _, _ = after_expansion
-    key = jax.random.key(3)
-    observation, is_first = jnp.ones((50, 3), jnp.float32), jnp.ones(50, bool)
-    memory = agent.begin(50)
+    observation = jnp.ones((50, 3), jnp.float32)
+    nothing = jnp.zeros(50, jnp.float32), jnp.zeros((50, 1), jnp.float32)
 
-    def act(policy, is_greedy=False, is_first=is_first, memory=memory):
-        seen = agent.see(state.mind, observation)
-        return agent.act(state.mind, memory, seen, is_first, key, policy=policy, is_greedy=is_greedy)
+    def policy(role, is_greedy=False):
+        return agent.policy(state.policy_weights, ActMode(role, is_greedy=is_greedy))
 
-    uniform, _ = act(Policy.UNIFORM)
+    begun = policy(Role.TASK).begin(50, jax.random.key(3))
+
+    def act(role, is_greedy=False, is_first=True, memory=begun):
+        acting = policy(role, is_greedy)
+        percept = Percept(*nothing, jnp.full(50, is_first))
+        decision, memory = acting.act(memory, acting.encode(observation), percept)
+        assert not np.any(decision.is_certified | decision.is_fallback)
+        assert np.all(np.isnan(decision.predicted_cost))
+        return decision.action, memory
+
+    uniform, _ = act(Role.UNIFORM)
     assert uniform.min() < -0.8
     assert uniform.max() > 0.8
-    task, remembered = act(Policy.TASK)
-    explored, _ = act(Policy.EXPLORATION)
+    task, remembered = act(Role.TASK)
+    explored, _ = act(Role.EXPLORATION)
     assert np.all(np.abs(task) <= 1.0)
     assert not np.allclose(task, explored)
     np.testing.assert_array_equal(remembered.action, task)
-    # What was remembered does not count where an episode begins, and does elsewhere.
-    _, anew = act(Policy.TASK, memory=remembered)
-    np.testing.assert_array_equal(anew.state.deterministic, remembered.state.deterministic)
-    _, onward = act(Policy.TASK, memory=remembered, is_first=jnp.zeros(50, bool))
-    assert not np.allclose(onward.state.deterministic, remembered.state.deterministic)
-    greedy, _ = act(Policy.TASK, is_greedy=True)
+    # What was remembered does not count where an episode begins, and does elsewhere; draws are the same.
+    remembered = remembered._replace(key=begun.key)
+    first = act(Role.TASK)[1].state
+    np.testing.assert_array_equal(act(Role.TASK, memory=remembered)[1].state.deterministic, first.deterministic)
+    onward = act(Role.TASK, memory=remembered, is_first=False)[1].state
+    assert not np.allclose(onward.deterministic, first.deterministic)
+    greedy, _ = act(Role.TASK, is_greedy=True)
     assert np.std(np.asarray(greedy)) < np.std(np.asarray(task))
 
 
 def test_every_constraint_has_a_margin_of_its_own_and_rewards_have_a_scale():
-    settings = dataclasses.replace(SETTINGS, reward_scale=3.0)
-    agent = VisionAgent(HERE._replace(budgets=(25.0, 5.0)), VISION_RECIPES["greedy"], settings)
+    two = HERE._replace(cost_names=("cost", "other"), budgets=(25.0, 5.0))
+    agent = make_agent("greedy", two, reward_scale=3.0)
     assert agent.planner_budgets == pytest.approx((5.0, 1.0))
     rows = make_rows(jax.random.key(0))
     rows = rows._replace(costs=jnp.concatenate([rows.costs, jnp.zeros_like(rows.costs)], axis=-1))
@@ -236,15 +268,15 @@ def test_every_constraint_has_a_margin_of_its_own_and_rewards_have_a_scale():
     assert metrics["task/cost_0"] != metrics["task/cost_1"]
     model_key = jax.random.split(jax.random.key(1))[0]
     larger = rows._replace(reward=3.0 * rows.reward)
-    _, explained = jax.jit(lambda model: elbo_loss(model, larger, settings.model, model_key))(state.model.tree)
-    assert float(metrics["model/reward_loss"]) == pytest.approx(float(explained.reward_loss), rel=1e-5)
+    _, parts = jax.jit(lambda model: elbo_loss(model, larger, SETTINGS.model, model_key))(state.model.tree)
+    assert float(metrics["model/reward_loss"]) == pytest.approx(float(parts.reward_loss), rel=1e-5)
 
 
 def test_bad_settings_say_what_to_do():
     with pytest.raises(ValueError, match="float32, bfloat16, got 'float16'"):
-        VisionSettings(precision="float16")
+        WorldModelAgentSettings(precision="float16")
     with pytest.raises(ValueError, match=r"agent\.batch_size must be at least 2, got 1"):
-        VisionSettings(batch_size=1, recent_rows=500)
+        WorldModelAgentSettings(batch_size=1, recent_rows=500)
     with pytest.raises(ValueError, match=r"agent\.actor_critic\.horizon must be at least 1, got 0"):
         ActorCriticSettings(horizon=0)
     with pytest.raises(ValueError, match=r"agent\.model\.num_members must be at least 1, got 0"):

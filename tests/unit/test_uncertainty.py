@@ -1,11 +1,11 @@
-"""Disagreement, the two measures of doubt, and the budget conversion, against hand-worked numbers."""
+"""Disagreement, the two measures of uncertainty, and the budget conversion, against hand-worked numbers."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from actsafe.objectives.doubt import Disagreement, DoubtSettings, EpistemicNorm, LogRatio, planner_budget
+from actsafe.objectives.uncertainty import Disagreement, EpistemicNorm, LogRatio, UncertaintySettings, planner_budget
 
 # Two members, two features. Means (1, 2) and (3, 2): variances 1 and 0. Stds (1, 2) and (1, 0): mean squares 1 and 2.
 MEANS = jnp.array([[1.0, 2.0], [3.0, 2.0]])
@@ -29,11 +29,11 @@ def test_log_ratio_by_hand():
     assert float(LogRatio(2.0)(Disagreement.among(MEANS, STDS, axis=0))) == pytest.approx(0.255412, abs=1e-5)
 
 
-@pytest.mark.parametrize("doubt", [EpistemicNorm(), LogRatio()])
-def test_members_that_agree_leave_no_doubt_and_a_finite_slope(doubt):
+@pytest.mark.parametrize("uncertainty", [EpistemicNorm(), LogRatio()])
+def test_members_that_agree_leave_no_uncertainty_and_a_finite_slope(uncertainty):
     def total(shift):
         means = jnp.ones((3, 2)) + shift * jnp.array([[0.0, 0.0], [0.0, 0.0], [1.0, 1.0]])
-        return doubt(Disagreement.among(means, jnp.ones((3, 2)), axis=0))
+        return uncertainty(Disagreement.among(means, jnp.ones((3, 2)), axis=0))
 
     value, slope = jax.value_and_grad(total)(0.0)
     assert float(value) == pytest.approx(0.0, abs=1e-6)
@@ -42,12 +42,12 @@ def test_members_that_agree_leave_no_doubt_and_a_finite_slope(doubt):
 
 
 def test_settings_choose_the_form():
-    assert isinstance(DoubtSettings().measure(), EpistemicNorm)
-    assert DoubtSettings(form="log_ratio", ratio_scale=25.0).measure().scale == 25.0
+    assert isinstance(UncertaintySettings().measure(), EpistemicNorm)
+    assert UncertaintySettings(form="log_ratio", ratio_scale=25.0).measure().scale == 25.0
     with pytest.raises(ValueError, match=r"norm, log_ratio.*'sigma'"):
-        DoubtSettings(form="sigma")
+        UncertaintySettings(form="sigma")
     with pytest.raises(ValueError, match="pessimism"):
-        DoubtSettings(pessimism=-1.0)
+        UncertaintySettings(pessimism=-1.0)
 
 
 def test_budget_conversion_by_hand():

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 
 class Disagreement(NamedTuple):
-    """The doubt of an ensemble about each feature of the next state, in two kinds."""
+    """The uncertainty of an ensemble about each feature of the next state, in two kinds."""
 
     epistemic_var: Float[Array, "*rows feature"]
     """Variance over members of their means: what more data would remove."""
@@ -25,15 +25,15 @@ class Disagreement(NamedTuple):
         return cls(jnp.var(means, axis=axis), jnp.mean(stds**2, axis=axis))
 
 
-class Doubt(eqx.Module):
-    """A measure of doubt."""
+class Uncertainty(eqx.Module):
+    """A measure of uncertainty."""
 
     @abc.abstractmethod
     def __call__(self, disagreement: Disagreement) -> Float[Array, "*rows"]:
         """At least 0; 0 where all members agree."""
 
 
-class EpistemicNorm(Doubt):
+class EpistemicNorm(Uncertainty):
     """‖σ_n‖ = √(Σ_j σ²_j) over the epistemic variances: the paper's, in intrinsic reward and pessimism alike."""
 
     def __call__(self, disagreement: Disagreement) -> Float[Array, "*rows"]:
@@ -42,7 +42,7 @@ class EpistemicNorm(Doubt):
         return jnp.sqrt(total + 1e-12) - 1e-6
 
 
-class LogRatio(Doubt):
+class LogRatio(Uncertainty):
     """½ log(1 + scale · σ²_epistemic / (σ²_aleatoric + 10⁻⁵)), each averaged over features: what the authors ran."""
 
     scale: float = eqx.field(default=1.0, static=True)
@@ -54,19 +54,19 @@ class LogRatio(Doubt):
 
 
 @dataclasses.dataclass(frozen=True)
-class DoubtSettings:
-    """What doubt is and what it is used for."""
+class UncertaintySettings:
+    """What uncertainty is and what it is used for."""
 
     form: str = "norm"
     """norm (the paper's ‖σ‖) or log_ratio (the released code's)."""
     ratio_scale: float = 1.0
     """The scale inside log_ratio."""
     intrinsic: float = 10.0
-    """The intrinsic reward is this times the doubt."""
+    """The intrinsic reward is this times the uncertainty."""
     pessimism: float = 1e-3
-    """λ: every cost is charged this times the doubt in addition."""
+    """λ: every cost is charged this times the uncertainty in addition."""
     optimism: float = 1.0
-    """Every reward gets this times the doubt in addition, where a recipe is optimistic."""
+    """Every reward gets this times the uncertainty in addition, where the algorithm's objective is optimistic."""
     is_outcome_averaged: bool = False
     """Whether imagined rewards and costs are means over what all members expect (the released code), or those of the
     member that is believed (the paper)."""
@@ -75,12 +75,14 @@ class DoubtSettings:
 
     def __post_init__(self) -> None:
         if self.form not in FORMS:
-            raise ValueError(f"agent.doubt.form must be one of {', '.join(FORMS)}, got {self.form!r}")
+            raise ValueError(f"agent.uncertainty.form must be one of {', '.join(FORMS)}, got {self.form!r}")
         for name in ("ratio_scale", "intrinsic", "pessimism", "optimism"):
             if not 0 <= getattr(self, name) < float("inf"):
-                raise ValueError(f"agent.doubt.{name} must be a finite number of at least 0, got {getattr(self, name)}")
+                raise ValueError(
+                    f"agent.uncertainty.{name} must be a finite number of at least 0, got {getattr(self, name)}"
+                )
 
-    def measure(self) -> Doubt:
+    def measure(self) -> Uncertainty:
         """The measure asked for."""
         return FORMS[self.form](self)
 
