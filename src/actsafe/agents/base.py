@@ -185,6 +185,8 @@ class Agent(abc.ABC):
     """Whether decisions are checked against the budget before they are taken."""
     keeps_rows: ClassVar[bool] = True
     """Whether it learns from a buffer of rows, or keeps what it needs in its state."""
+    is_drawn: ClassVar[bool] = False
+    """Whether its policy is a distribution, of which `ActMode.is_greedy` takes the median."""
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -211,6 +213,14 @@ class Agent(abc.ABC):
     @abc.abstractmethod
     def learner(self, num_envs: int, num_seeds: int) -> Learner:
         """What acts and learns, compiled for so many environments and seeds."""
+
+    def predict_video(self, state: Any, rows: Any, num_seen: int, key: PRNGKeyArray) -> Any:
+        """Images (batch, time, height, width, 3) that one seed's model expects in rows (batch, time).
+
+        It sees the first `num_seen` observations, and of the others the actions that led there. Raises ValueError
+        unless the model is of images.
+        """
+        raise ValueError("this run's model predicts no images")
 
     @abc.abstractmethod
     def may_exploit(self, learned: Mapping[str, float | None]) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from actsafe.actor_critic.actor import Actor
@@ -37,7 +38,7 @@ from actsafe.models.networks import cast
 from actsafe.models.packing import Packed, flat
 from actsafe.models.rssm.encoder import prefers_products
 from actsafe.models.rssm.states import State
-from actsafe.models.rssm.world_model import WorldModel, WorldModelSettings, require_learnable
+from actsafe.models.rssm.world_model import WorldModel, WorldModelSettings, predict_video, require_learnable
 from actsafe.objectives.uncertainty import UncertaintySettings, planner_budget
 from actsafe.objectives.weights import ObjectiveWeights, stacked
 
@@ -227,6 +228,8 @@ class WorldModelAgent(Agent):
 
     settings: WorldModelAgentSettings
 
+    is_drawn: ClassVar[bool] = True
+
     @property
     def num_ticks_at_once(self) -> int:
         return self.settings.decisions_per_cycle
@@ -402,6 +405,12 @@ class WorldModelAgent(Agent):
 
     def learner(self, num_envs: int, num_seeds: int) -> "WorldModelLearner":
         return WorldModelLearner(self, num_envs, num_seeds)
+
+    def predict_video(self, state: WorldModelState, rows: Rows, num_seen: int, key: PRNGKeyArray) -> np.ndarray:
+        if len(self.spec.observation_shape) != 3:
+            return super().predict_video(state, rows, num_seen, key)
+        shown = eqx.filter_jit(predict_video)(state.model.tree, rows, num_seen, key)
+        return np.clip(np.round((np.asarray(shown) + 0.5) * 255.0), 0, 255).astype(np.uint8)
 
     def may_exploit(self, learned: Mapping[str, float | None]) -> bool:
         is_checked = self.settings.is_handover_checked

@@ -1,18 +1,19 @@
-"""How far a run is: a bar on a terminal, a line per episode (or epoch) anywhere else."""
+"""How far a run is: a bar on a terminal, a line per epoch anywhere else."""
 
 import contextlib
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from actsafe.agents.phases import Phase
+from actsafe.training.config import Config
 from actsafe.training.runner import Trainer
-from actsafe.training.vision_runner import VisionTrainer
-
-AnyTrainer = Trainer | VisionTrainer
 
 
 class Pace:
@@ -51,24 +52,42 @@ class Pace:
 class Display(Protocol):
     """What is told how the work goes on."""
 
-    def decisions(self, count: int) -> None:
-        """So many of what the trainer counts were done."""
+    def steps(self, count: int) -> None:
+        """Simulator steps of every seed were done."""
 
-    def episode(self, rows: list[dict[str, Any]]) -> None:
-        """An episode, or epoch, was committed; its metrics, one row per seed."""
+    def epoch(self, rows: list[dict[str, Any]]) -> None:
+        """An epoch was committed; its metrics, one row per seed."""
+
+
+def can_redraw(console: Console) -> bool:
+    """Whether a bar can be drawn over the one before: not in a file, nor in a notebook, which keeps every one."""
+    return console.is_terminal and "JPY_PARENT_PID" not in os.environ
+
+
+def described(rows: Sequence[Mapping[str, Any]], config: Config) -> str:
+    """What an epoch came to, in a few words; its metrics, one row per seed."""
+    parts = [Phase(rows[0]["phase"]).label]
+    returns = [row["return"] for row in rows if row["return"] is not None]
+    if returns:
+        parts.append(f"return {np.mean(returns):.3g}")
+        ended = [row["costs"] for row in rows if row["episodes"]]
+        parts += [f"{name} {max(float(costs[name]) for costs in ended):.3g}" for name in ended[0]]
+    if "timing" in rows[0] and config.agent.replay_rows:
+        parts.append(f"{rows[0]['timing']['updates_per_second']:.3g} updates/s")
+    return "  ".join(parts)
 
 
 @contextlib.contextmanager
-def shown(trainer: AnyTrainer, console: Console, label: str) -> Iterator[Display]:
+def shown(trainer: Trainer, console: Console, label: str) -> Iterator[Display]:
     """A context in which progress of `trainer` is shown."""
-    if not console.is_terminal:
+    if not can_redraw(console):
         yield _Lines(trainer, console, label)
         return
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=None),
         TextColumn("{task.percentage:3.0f}%"),
-        _Rate(trainer.progress_unit),
+        _Rate(),
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )
@@ -79,55 +98,50 @@ def shown(trainer: AnyTrainer, console: Console, label: str) -> Iterator[Display
 class _Rate(ProgressColumn):
     """What is done in a second."""
 
-    def __init__(self, unit: str) -> None:
-        super().__init__()
-        self._unit = unit
-
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
-        return Text("compiling" if speed is None else f"{speed:.{1 if speed < 100 else 0}f} {self._unit}/s")
+        return Text("compiling" if speed is None else f"{speed:.{1 if speed < 100 else 0}f} steps/s")
 
 
 class _Bar:
-    def __init__(self, trainer: AnyTrainer, progress: Progress, label: str) -> None:
-        self._trainer, self._progress, self._label = trainer, progress, label
+    def __init__(self, trainer: Trainer, progress: Progress, label: str) -> None:
+        self._config, self._progress, self._label = trainer.config, progress, label
         begun = trainer.folder.num_committed
-        total = trainer.num_decisions_from(begun) * trainer.progress_scale
+        total = trainer.num_steps_from(begun) * len(self._config.seeds)
         self._task = progress.add_task(self._title(begun), total=total, note="")
 
     def _title(self, committed: int) -> str:
-        config = self._trainer.config
+        config = self._config
         return f"{self._label}  {config.unit} {min(max(committed, 1), config.num_units)} of {config.num_units}"
 
-    def decisions(self, count: int) -> None:
-        self._progress.update(self._task, advance=count * self._trainer.progress_scale)
+    def steps(self, count: int) -> None:
+        self._progress.update(self._task, advance=count * len(self._config.seeds))
 
-    def episode(self, rows: list[dict[str, Any]]) -> None:
-        number = rows[0][self._trainer.config.unit]
-        note = f"last {self._trainer.describe(rows)}" if number else ""
+    def epoch(self, rows: list[dict[str, Any]]) -> None:
+        number = rows[0]["epoch"]
+        note = f"last {described(rows, self._config)}" if number else ""
         self._progress.update(self._task, description=self._title(number + 1), note=note)
 
 
 class _Lines:
-    def __init__(self, trainer: AnyTrainer, console: Console, label: str) -> None:
-        self._trainer, self._console, self._label = trainer, console, label
+    def __init__(self, trainer: Trainer, console: Console, label: str) -> None:
+        self._config, self._console, self._label = trainer.config, console, label
         self._started, self._done, self._pace = time.monotonic(), 0, Pace()
-        self._total = trainer.num_decisions_from(trainer.folder.num_committed)
+        self._total = trainer.num_steps_from(trainer.folder.num_committed)
 
-    def decisions(self, count: int) -> None:
+    def steps(self, count: int) -> None:
         self._done += count
 
-    def episode(self, rows: list[dict[str, Any]]) -> None:
-        config = self._trainer.config
-        number = rows[0][config.unit]
+    def epoch(self, rows: list[dict[str, Any]]) -> None:
+        config, number = self._config, rows[0]["epoch"]
         if number == 0:
             return
         self._pace.mark(self._done)
         is_over, elapsed = self._done >= self._total, time.monotonic() - self._started
         parts = [
             f"{self._label}  {config.unit} {number} of {config.num_units}",
-            self._trainer.describe(rows),
-            f"{self._pace.speed * self._trainer.progress_scale:.1f} {self._trainer.progress_unit}/s",
+            described(rows, config),
+            f"{self._pace.speed * len(config.seeds):.1f} steps/s",
             f"done in {duration(elapsed)}" if is_over else f"{duration(self._pace.seconds_left(self._total))} left",
         ]
         self._console.print("  ".join(parts), soft_wrap=True, highlight=False)
@@ -140,4 +154,6 @@ def duration(seconds: float) -> str:
         return f"{whole} s"
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
+    if whole < 2 * 86400:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole / 86400:.0f} days"

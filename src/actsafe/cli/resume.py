@@ -8,15 +8,14 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from actsafe.cli import jax_setup
-from actsafe.cli.halves import HALVES
-from actsafe.cli.options import Flag, Log
-from actsafe.cli.sweep import Jobs, carry_on_all, require_jobs, stay_off_devices
+from actsafe.cli.options import Flag, Jobs, Log
+from actsafe.cli.sweep import carry_on_all, require_jobs, stay_off_devices
+from actsafe.cli.tables import print_run
 from actsafe.cli.working import carry_on, console
 from actsafe.evidence.calibration import require_calibrated
-from actsafe.training.kinds import kind_of
-from actsafe.training.loggers import LOGGERS
+from actsafe.training.loggers import require_loggers
 from actsafe.training.run import RunFolder
-from actsafe.training.settings import require_known
+from actsafe.training.runner import Trainer
 from actsafe.training.sweep import SweepFolder, is_sweep
 
 
@@ -24,7 +23,7 @@ from actsafe.training.sweep import SweepFolder, is_sweep
 class Resume:
     """Go on with a run exactly where it was stopped.
 
-    Of a sweep, which is what several seeds from pixels are, with every run that is not at its end.
+    Of a sweep, a folder with a run for each of several seeds, with every run that is not at its end.
     """
 
     folder: Annotated[Positional[Path], arg(metavar="RUN")]
@@ -39,28 +38,32 @@ class Resume:
     def run(self, arguments: Sequence[str]) -> int:
         """Do what is left of the run, and say what was found."""
         require_jobs(self.jobs)
+        require_loggers(self.log)
         return self._go_on_with_all() if is_sweep(self.folder) else self._go_on(arguments)
 
     def _go_on(self, arguments: Sequence[str]) -> int:
         folder = RunFolder.open(self.folder)
-        half = HALVES[folder.kind]
-        jax_setup.prepare(is_double=half.is_double)
+        jax_setup.prepare(is_double=False)
         config, done = folder.config, max(folder.num_committed - 1, 0)
         _announce(folder, f"{done} of {config.num_units} {config.unit}s are done")
-        carry_on(folder, arguments, label=config.algorithm, log=self.log, is_uncalibrated_allowed=self.uncalibrated)
+        carry_on(
+            Trainer(folder),
+            arguments,
+            label=config.algorithm,
+            log=self.log,
+            is_uncalibrated_allowed=self.uncalibrated,
+        )
         out = console()
         out.print()
-        half.print_run(folder, out)
+        print_run(folder, out)
         return 0
 
     def _go_on_with_all(self) -> int:
-        for name in self.log:
-            require_known("logger", name, LOGGERS)
         sweep = SweepFolder.open(self.folder)
         for run in sweep.unfinished.values():
             require_calibrated(run, is_allowed=self.uncalibrated)
         stay_off_devices()
-        jax_setup.prepare(is_double=HALVES[kind_of(sweep.config)].is_double)
+        jax_setup.prepare(is_double=False)
         done = len(sweep.runs) - len(sweep.unfinished)
         _announce(sweep, f"{done} of {len(sweep.runs)} seeds are done")
         return carry_on_all(sweep, jobs=self.jobs, log=self.log, is_uncalibrated_allowed=self.uncalibrated)

@@ -1,4 +1,4 @@
-"""What `train` and `resume` do with several seeds of a run from pixels: a process for each, watched by this one."""
+"""What `train` and `resume` do with seeds that cannot share a program: a process for each, watched by this one."""
 
 import contextlib
 import shlex
@@ -6,26 +6,23 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Any
 
 import jax
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
-from tyro.conf import arg
 
-from actsafe.cli import vision_tables
-from actsafe.cli.crew import Crew, Task, actsafe_command, hanging_up_stops
-from actsafe.cli.progress import Pace, duration
+from actsafe.cli.processes import Processes, Task, actsafe_command, hanging_up_stops
+from actsafe.cli.progress import Pace, can_redraw, described, duration
 from actsafe.cli.stopping import Stopped, StopRequests
+from actsafe.cli.tables import print_run
 from actsafe.cli.working import console
 from actsafe.training.run import RunFolder
+from actsafe.training.runner import Trainer
 from actsafe.training.settings import ConfigError
 from actsafe.training.storage import StorageError, size_text
-from actsafe.training.sweep import SweepFolder
-from actsafe.training.vision_runner import VisionTrainer
+from actsafe.training.sweep import SweepFolder, require_disk
 
-Jobs = Annotated[int | None, arg(metavar="N", help_behavior_hint="(default: all)")]
-"""An option: how many seeds run at once."""
 LOG = "log.txt"
 """Of a seed's process, in its run folder."""
 AS_ASKED = (0, 128 + signal.SIGTERM, -signal.SIGTERM)
@@ -56,7 +53,7 @@ def carry_on_all(
     failed = _work(sweep, tasks, jobs or len(tasks), out) if tasks else {}
     for seed, run in sweep.runs.items():
         out.print(f"\nseed {seed}")
-        vision_tables.print_run(run, out)
+        print_run(run, out)
     _tell_of(failed, tasks)
     if failed:
         _complain(f"error: seed {', '.join(map(str, failed))} of {sweep.listed} failed. Once mended: {_go_on(sweep)}")
@@ -65,29 +62,28 @@ def carry_on_all(
 
 def _work(sweep: SweepFolder, tasks: Mapping[int, Task], num_at_once: int, out: Console) -> dict[int, int]:
     """The exit codes of the seeds that failed, by seed."""
-    crew = Crew(tasks, num_at_once)
+    processes = Processes(tasks, num_at_once)
     with sweep.locked(), StopRequests() as requests, hanging_up_stops():
-        # Never run: it knows what a run needs, and how to put an epoch into words.
-        trainer = VisionTrainer(next(iter(sweep.runs.values())))
-        trainer.fleet.close()
-        sweep.require_disk(trainer.disk_bytes)
+        trainer = Trainer(sweep.first)  # Never run: it knows what a run needs.
+        trainer.loop.envs.close()
+        require_disk(sweep.path, len(sweep.runs), trainer.disk_bytes)
         out.print(f"checkpoints need up to {size_text(len(sweep.runs) * trainer.disk_bytes)} on the disk, of all seeds")
-        with watched(sweep, trainer.describe, out) as look:
+        with watched(sweep, out) as look:
 
             def look_and_listen() -> None:
                 look()
                 requests.check()
 
             try:
-                crew.work(look_and_listen)
+                processes.work(look_and_listen)
             except Stopped as stop:
-                _tell_of({seed: code for seed, code in crew.exit_codes.items() if code not in AS_ASKED}, tasks)
+                _tell_of({seed: code for seed, code in processes.exit_codes.items() if code not in AS_ASKED}, tasks)
                 raise Stopped(stop.signal_number, _stopped(sweep)) from None
-    return {seed: code for seed, code in crew.exit_codes.items() if code != 0}
+    return {seed: code for seed, code in processes.exit_codes.items() if code != 0}
 
 
 def _stopped(sweep: SweepFolder) -> str:
-    units = f"{sweep.config.num_units} {sweep.config.unit}s"
+    units = f"{sweep.first.config.num_units} {sweep.first.config.unit}s"
     kept = ", ".join(f"{_done(run)} of {units} of seed {seed}" for seed, run in sweep.runs.items())
     return f"stopped: {kept} are kept in {sweep.path}. Go on with: {_go_on(sweep)}"
 
@@ -112,12 +108,10 @@ def _complain(message: str) -> None:
 
 
 @contextlib.contextmanager
-def watched(
-    sweep: SweepFolder, describe: Callable[[list[dict[str, Any]]], str], out: Console
-) -> Iterator[Callable[[], None]]:
+def watched(sweep: SweepFolder, out: Console) -> Iterator[Callable[[], None]]:
     """A context with a function that looks at the run folders: a line per epoch, and on a terminal a bar for all."""
-    if not out.is_terminal:
-        yield _Watch(sweep, describe, out).look
+    if not can_redraw(out):
+        yield _Watch(sweep, out).look
         return
     columns = (
         TextColumn("{task.description}"),
@@ -126,27 +120,21 @@ def watched(
         TextColumn("{task.fields[left]}"),
     )
     with Progress(*columns, console=out) as progress:
-        yield _Watch(sweep, describe, out, progress).look
+        yield _Watch(sweep, out, progress).look
 
 
 class _Watch:
     """Sees what the processes have committed: they need not tell."""
 
-    def __init__(
-        self,
-        sweep: SweepFolder,
-        describe: Callable[[list[dict[str, Any]]], str],
-        out: Console,
-        progress: Progress | None = None,
-    ) -> None:
-        self._runs, self._describe, self._out, self._progress = sweep.runs, describe, out, progress
-        self._unit, self._num_units = sweep.config.unit, sweep.config.num_units
+    def __init__(self, sweep: SweepFolder, out: Console, progress: Progress | None = None) -> None:
+        self._runs, self._out, self._progress = sweep.runs, out, progress
+        self._config = sweep.first.config
         self._seen = {seed: _done(run) for seed, run in sweep.runs.items()}
         self._started, self._begun = time.monotonic(), sum(self._seen.values())
-        self._total = self._num_units * len(sweep.runs)
+        self._total = self._config.num_units * len(sweep.runs)
         self._pace = Pace(self._begun, len(sweep.runs))
         if progress is not None:
-            title = f"{sweep.config.algorithm}  seeds {sweep.listed}"
+            title = f"{self._config.algorithm}  seeds {sweep.listed}"
             self._bar = progress.add_task(title, total=self._total, completed=self._begun, left="")
 
     def look(self) -> None:
@@ -166,8 +154,8 @@ class _Watch:
     def _show(self, seed: int, row: Mapping[str, Any]) -> None:
         width = max(len(str(known)) for known in self._runs)
         parts = [
-            f"seed {seed:<{width}}  {self._unit} {row[self._unit]} of {self._num_units}",
-            self._describe([dict(row)]),
+            f"seed {seed:<{width}}  {self._config.unit} {row['epoch']} of {self._config.num_units}",
+            described([row], self._config),
             *([self._left()] if self._progress is None else []),
         ]
         self._out.print("  ".join(parts), soft_wrap=True, highlight=False, markup=False)
@@ -185,5 +173,5 @@ def _rows(run: RunFolder, seen: int) -> list[dict[str, Any]]:
     """Metrics of the epochs after the first `seen`, each with what it took."""
     if _done(run) <= seen:
         return []
-    metrics, timing = run.rows("metrics"), run.timing()[1:]
+    metrics, timing = [row for row in run.rows("metrics") if row["epoch"]], run.timing()[1:]
     return [{**row, "timing": seconds} for row, seconds in zip(metrics, timing, strict=False)][seen:]

@@ -1,38 +1,44 @@
 """`actsafe train`."""
 
+import contextlib
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 from tyro.conf import UseAppendAction, arg
 
 from actsafe.cli import jax_setup
-from actsafe.cli.halves import HALVES
-from actsafe.cli.options import Flag, Log
-from actsafe.cli.sweep import Jobs, carry_on_all, require_jobs, stay_off_devices
+from actsafe.cli.options import Flag, Jobs, Log, Number, Whole, given
+from actsafe.cli.sweep import carry_on_all, require_jobs, stay_off_devices
+from actsafe.cli.tables import print_run
 from actsafe.cli.working import carry_on, console, new_folder
 from actsafe.training import provenance
-from actsafe.training.config import CONFIDENCE, Config
-from actsafe.training.kinds import kind_of
-from actsafe.training.loggers import LOGGERS
+from actsafe.training.config import Config
+from actsafe.training.loggers import require_loggers
 from actsafe.training.presets import PRESETS
-from actsafe.training.run import RunFolder
+from actsafe.training.runner import prepare, start
 from actsafe.training.settings import ConfigError, require_known
-from actsafe.training.sweep import SweepFolder
-from actsafe.training.vision_presets import VISION_PRESETS
+from actsafe.training.sweep import SweepFolder, require_disk
 
-ALL_PRESETS = {**PRESETS, **VISION_PRESETS}
-OPTIONS = tuple(dict.fromkeys(option for half in HALVES.values() for option in half.changes))
-"""The options of this command that change a setting."""
+PATHS: Mapping[str, str] = {
+    "env": "env",
+    "algorithm": "algorithm",
+    "seeds": "seeds",
+    "budget": "budget",
+    "warm_up": "schedule.warm_up",
+    "expansion": "schedule.expansion",
+    "exploitation": "schedule.exploitation",
+    "confidence": "agent.confidence.kind",
+    "multiplier": "agent.confidence.value",
+    "evaluate_every": "evaluate_every",
+}
+"""The options of this command that change a setting, and its path in the config."""
+OF_AN_ENV = ("task", "budget", "action_repeat", "options")
+"""Settings that belong to one environment: another starts from its own defaults."""
 OPEN = "options"
 """The one group of settings that takes any entry: an environment's own options."""
-
-
-def _changed(metavar: str) -> Any:
-    """How an option that replaces an entry of the preset is shown."""
-    return arg(metavar=metavar, help_behavior_hint="(default: the preset's)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,150 +49,176 @@ class Train:
     """
 
     preset: Annotated[str, arg(metavar="NAME")] = "demo"
-    """From state: demo, gp-pendulum, gp-cartpole, authors-pendulum or tiny.
-    From pixels: point-goto-goal, point-press-buttons, point-push-box,
-    doggo-goto-goal, doggo-press-buttons, doggo-push-box, each also with
-    -sparse at its end, cartpole-swingup-sparse or vision-tiny."""
-    problem: Annotated[str | None, _changed("NAME")] = None
-    """pendulum or cartpole; from pixels PointGotoGoal and the like, cartpole_swingup, or any Gymnasium id."""
-    algorithm: Annotated[str | None, _changed("NAME")] = None
-    """From state: actsafe, no_pessimism, opax, greedy_safe or greedy.
-    From pixels: actsafe, actsafe_strict, actsafe_lagrangian, no_pessimism,
-    opax, greedy, uniform or optimistic."""
-    seeds: Annotated[tuple[int, ...] | None, _changed("N [N ...]")] = None
-    """Independent repetitions, computed side by side; from pixels by a process each, in FOLDER/seed-N."""
-    budget: Annotated[float | None, _changed("COST")] = None
-    """Largest cost allowed in an episode."""
-    episodes: Annotated[int | None, _changed("N")] = None
-    """Exploration episodes."""
-    steps: Annotated[int | None, _changed("N")] = None
-    """Simulator steps of a run from pixels."""
-    confidence: Annotated[str | None, _changed("RULE")] = None
-    """Where the confidence multiplier comes from: calibrated, fixed or theory."""
-    multiplier: Annotated[float | None, _changed("BETA")] = None
+    """Gaussian processes and a planner: demo, gp-pendulum, gp-cartpole,
+    authors-pendulum, tiny; for an environment of your own: own-gp.
+    A world model from pixels: point-goto-goal, point-press-buttons,
+    point-push-box, doggo-goto-goal, doggo-press-buttons, doggo-push-box,
+    each also with -sparse at its end, cartpole-swingup-sparse, vision-tiny;
+    for an environment of your own: own-state (small, a laptop's), own-pixels."""
+    env: Annotated[str | None, given("NAME", "the preset's", aliases=["--problem"])] = None
+    """A problem (pendulum, cartpole, cartpole_swingup), a task of Safety-Gym (PointGotoGoal and the like), a
+    Gymnasium id, or module:Name of an environment or a problem of your own. What it allows, its task and its options
+    are then its own, and not the preset's."""
+    algorithm: Annotated[str | None, given("NAME", "the preset's")] = None
+    """actsafe, no_pessimism, opax, greedy or greedy_unconstrained; with a world model also actsafe_strict,
+    actsafe_lagrangian, uniform or optimistic; or module:NAME of a row of your own."""
+    seeds: Annotated[tuple[Whole, ...] | None, given("N [N ...]", "the preset's")] = None
+    """Independent repetitions: in one program where that can be, else by a process each, in FOLDER/seed-N."""
+    budget: Annotated[tuple[Number, ...] | None, given("COST [COST ...]", "the environment's")] = None
+    """Largest cost allowed in an episode: one for all costs, or one for each."""
+    warm_up: Annotated[Whole | None, given("N", "the preset's")] = None
+    """Episodes of random actions."""
+    expansion: Annotated[Whole | None, given("N", "the preset's", aliases=["--episodes"])] = None
+    """Episodes that explore."""
+    exploitation: Annotated[Whole | None, given("N", "the preset's")] = None
+    """Episodes that follow the task's reward."""
+    confidence: Annotated[str | None, given("RULE", "the preset's")] = None
+    """Where the confidence multiplier of Gaussian processes comes from: calibrated, fixed or theory."""
+    multiplier: Annotated[Number | None, given("BETA", "the preset's")] = None
     """A fixed confidence multiplier; the same as --confidence fixed with this value."""
-    process_noise: Annotated[float | None, _changed("STD")] = None
-    """Noise that the simulator adds to the state at every decision."""
-    evaluate_every: Annotated[int | None, _changed("N")] = None
-    """Evaluate the tasks after each so many episodes, or epochs; 0 for never."""
+    evaluate_every: Annotated[Whole | None, given("N", "the preset's")] = None
+    """Evaluate the tasks after each so many epochs; 0 for never."""
     changes: Annotated[
         tuple[tuple[str, ...], ...], UseAppendAction, arg(name="set", metavar="KEY.PATH=VALUE [...]")
     ] = ()
-    """Any entry of the settings, e.g. --set planning.search.horizon=30 gp.kernel=matern52. Values are JSON."""
-    out: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="(default: runs/PROBLEM-ALGORITHM-N)")] = None
+    """Any entry of the settings, e.g. --set agent.planning.search.horizon=30 agent.gp.kernel=matern52. Values are
+    JSON."""
+    out: Annotated[Path | None, given("FOLDER", "runs/ENV-ALGORITHM-N")] = None
     """A new folder for the run."""
     log: Log = ()
     """Where metrics go beside the run folder: tensorboard, wandb."""
     jobs: Jobs = None
-    """From pixels, how many of several seeds run at once; they share cores, memory and the GPU."""
+    """How many of several processes run at once; they share cores, memory and the GPU."""
     dry_run: Flag = False
     """Print all settings that the run would have, as JSON, and do nothing."""
 
     def run(self, arguments: Sequence[str]) -> int:
         """Train, and say what was found."""
-        first, *others = configs = self.configs()
+        config = self.config()
+        configs = [config]
+        if not config.is_one_program:
+            configs = [dataclasses.replace(config, seeds=(seed,)) for seed in config.seeds]
         if self.dry_run:
-            print(json.dumps([config.to_json() for config in configs] if others else first.to_json(), indent=1))
+            content = [each.to_json() for each in configs]
+            print(json.dumps(content if len(configs) > 1 else content[0], indent=1))
             return 0
-        half = HALVES[kind_of(first)]
-        for name in self.log:
-            require_known("logger", name, LOGGERS)
+        require_loggers(self.log)
         require_jobs(self.jobs)
-        if others:
+        if len(configs) > 1:
             stay_off_devices()
-        jax_setup.prepare(is_double=half.is_double)
-        half.check(first)
-        path = self.out or new_folder(Path("runs") / f"{first.subject}-{first.algorithm}")
-        work = self._train_all if others else self._train
-        code = work(configs, path, arguments)
+        jax_setup.prepare(is_double=False)
+        path = self.out or new_folder(Path("runs") / f"{config.subject}-{config.algorithm}")
+        try:
+            code = (
+                self._train_all(configs, path, arguments) if len(configs) > 1 else self._train(config, path, arguments)
+            )
+        finally:
+            if self.out is None:  # Made above: a run that was refused leaves nothing.
+                with contextlib.suppress(OSError):
+                    path.rmdir()
+                    path.parent.rmdir()
         if code == 0:
             out = console()
             out.print(f"pictures of it: actsafe plot {path}", markup=False, soft_wrap=True)
             out.print(f"more episodes:  actsafe evaluate {path}", markup=False, soft_wrap=True)
         return code
 
-    def _train(self, configs: Sequence[Any], path: Path, arguments: Sequence[str]) -> int:
-        (config,) = configs
-        folder = RunFolder.create(path, config)
+    def _train(self, config: Config, path: Path, arguments: Sequence[str]) -> int:
         out = console()
-        out.print(f"training {config.algorithm} on {config.subject} in {path}", markup=False, soft_wrap=True)
-        carry_on(folder, arguments, label=config.algorithm, log=self.log)
+        trainer = start(path, config)
+        out.print(f"training {config.algorithm} on {config.env} in {path}", markup=False, soft_wrap=True)
+        carry_on(trainer, arguments, label=config.algorithm, log=self.log)
         out.print()
-        HALVES[folder.kind].print_run(folder, out)
+        print_run(trainer.folder, out)
         return 0
 
-    def _train_all(self, configs: Sequence[Any], path: Path, arguments: Sequence[str]) -> int:
-        sweep = SweepFolder.create(path, configs, command=provenance.command_line(arguments))
+    def _train_all(self, configs: Sequence[Config], path: Path, arguments: Sequence[str]) -> int:
+        first = configs[0]
+        SweepFolder.require_free(path)
+        trainer = prepare(path / "seed-N", first)
+        trainer.loop.envs.close()
+        require_disk(path, len(configs), trainer.disk_bytes)
+        command = provenance.command_line(arguments)
+        sweep = SweepFolder.create(path, configs, trainer.folder.spec, command=command)
         console().print(
-            f"training {sweep.config.algorithm} on {sweep.config.subject}, seeds {sweep.listed}, in {path}",
-            markup=False,
-            soft_wrap=True,
+            f"training {first.algorithm} on {first.env}, seeds {sweep.listed}, in {path}", markup=False, soft_wrap=True
         )
         return carry_on_all(sweep, jobs=self.jobs, log=self.log)
 
-    def configs(self) -> list[Any]:
-        """The settings asked for, of every run."""
-        require_known("preset", self.preset, ALL_PRESETS)
-        preset = ALL_PRESETS[self.preset]()
-        seeds = [None] if self.seeds is None else HALVES[kind_of(preset)].seeds_of_runs(self.seeds)
-        return [self._config(preset, of_run) for of_run in seeds]
-
-    def _config(self, preset: Any, seeds: Any) -> Any:
-        """The preset with what is to be changed; `seeds` are those of this run, None for the preset's."""
-        changes, plain = HALVES[kind_of(preset)].changes, preset.to_json()
-        options = {name: getattr(self, name) for name in OPTIONS}
-        options |= {"seeds": seeds, "confidence": self._confidence_kind()}
-        for name, value in options.items():
-            if value is None:
-                continue
-            if name not in changes:
-                known = ", ".join(f"--{option.replace('_', '-')}" for option in changes)
+    def config(self) -> Config:
+        """The settings asked for."""
+        require_known("preset", self.preset, PRESETS)
+        plain = PRESETS[self.preset]().to_json()
+        options = {name: value for name in PATHS if (value := getattr(self, name)) is not None}
+        if self.budget is not None and len(self.budget) == 1:
+            options["budget"] = self.budget[0]
+        if self.env not in (None, plain["env"]):
+            bare = Config().to_json()
+            plain |= {name: bare[name] for name in OF_AN_ENV}
+        if self.multiplier is not None:
+            if self.confidence not in (None, "fixed"):
                 raise ConfigError(
-                    f"--{name.replace('_', '-')} does not apply to the preset {self.preset}; expected some of {known}, "
-                    "or --set with any of its settings"
+                    f"got --multiplier and --confidence {self.confidence}; expected one of the two, as --multiplier "
+                    "fixes what the rule would choose: leave one away"
                 )
-            override(plain, changes[name], value)
-        for path, value in (assignment(text) for group in self.changes for text in group):
-            override(plain, path, value)
-        return type(preset).from_json(plain)
+            plain = self._applied(plain, "multiplier", "agent.confidence.kind", "fixed")
+        for name, value in options.items():
+            plain = self._applied(plain, name, PATHS[name], value)
+        for group in self.changes:
+            if not group:
+                raise ConfigError(f"--set got nothing; {EXPECTED}")
+            for path, value in map(assignment, group):
+                plain = override(plain, path, value)
+        return Config.from_json(plain)
 
-    def _confidence_kind(self) -> str | None:
-        if self.multiplier is None:
-            return self.confidence
-        if self.confidence not in (None, "fixed"):
+    def _applied(self, plain: dict[str, Any], option: str, path: str, value: Any) -> dict[str, Any]:
+        parent = _node(plain, path)
+        if parent is None:
+            typed, missing = option.replace("_", "-"), path.rpartition(".")[0]
             raise ConfigError(
-                f"got --multiplier and --confidence {self.confidence}; expected one of the two, as --multiplier fixes "
-                "what the rule would choose: leave one away"
+                f"--{typed} does not apply to the preset {self.preset}: its agent has no {missing}. "
+                "Leave it out, or choose another preset"
             )
-        return "fixed"
+        return override(plain, path, value)
+
+
+EXPECTED = "expected KEY.PATH=VALUE, for instance agent.planning.search.horizon=30"
 
 
 def assignment(text: str) -> tuple[str, Any]:
     """KEY.PATH=VALUE as path and value; what is not JSON is a text."""
     path, equals, value = text.partition("=")
     if not equals or not path:
-        raise ConfigError(f"--set got {text!r}; expected KEY.PATH=VALUE, for instance planning.search.horizon=30")
+        raise ConfigError(f"--set got {text!r}; {EXPECTED}")
     try:
         return path, json.loads(value)
+    except RecursionError as error:
+        raise ConfigError(f"--set {path}: the value is nested too deeply; expected plain JSON") from error
     except ValueError:
         return path, value
 
 
-def override(plain: dict[str, Any], path: str, value: Any) -> None:
-    """Change one entry of settings as JSON; whether the value will do is for `from_json` to say."""
-    if path == "confidence.kind" and "confidence" in plain:
-        # Rules have different entries: another rule starts from its own defaults.
-        require_known(path, value, CONFIDENCE)
-        if value != plain["confidence"]["kind"]:
-            plain["confidence"] = Config(confidence=CONFIDENCE[value]()).to_json()["confidence"]
-        return
-    *parents, name = path.split(".")
-    node = plain
-    for parent in parents:
-        node = node.get(parent) if isinstance(node, dict) else None
-    if not isinstance(node, dict) or (name not in node and parents != [OPEN]):
+def override(plain: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+    """Settings as JSON with one entry changed; whether the value will do is for `Config.from_json` to say."""
+    node, name = _node(plain, path), path.rpartition(".")[2]
+    if node is None or (name not in node and path.rpartition(".")[0] != OPEN):
         raise ConfigError(_unknown(path, plain))
-    node[name] = value
+    if name != "kind":
+        node[name] = value
+    elif value != node[name]:
+        # Other members of a union have other entries: they start from their own defaults.
+        node.clear()
+        node[name] = value
+        plain = Config.from_json(plain).to_json()
+    return plain
+
+
+def _node(plain: dict[str, Any], path: str) -> dict[str, Any] | None:
+    """What holds the last name of a path."""
+    node: Any = plain
+    for parent in path.split(".")[:-1]:
+        node = node.get(parent) if isinstance(node, dict) else None
+    return node if isinstance(node, dict) else None
 
 
 def _unknown(path: str, plain: dict[str, Any]) -> str:
@@ -199,8 +231,9 @@ def _unknown(path: str, plain: dict[str, Any]) -> str:
     return f"{path} cannot be set"
 
 
-def _paths(plain: dict[str, Any], prefix: str = "") -> list[str]:
-    found = []
+def _paths(plain: dict[str, Any], prefix: str = "") -> Iterator[str]:
     for name, value in plain.items():
-        found += _paths(value, f"{prefix}{name}.") if isinstance(value, dict) else [prefix + name]
-    return found
+        if isinstance(value, dict):
+            yield from _paths(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name

@@ -9,23 +9,24 @@ from typing import Any
 
 from rich.console import Console
 
-from actsafe.cli.halves import HALVES
 from actsafe.cli.progress import shown
 from actsafe.cli.stopping import Stopped, StopRequests
 from actsafe.evidence.calibration import require_calibrated
 from actsafe.training import provenance
 from actsafe.training.loggers import logging
 from actsafe.training.run import RunFolder
+from actsafe.training.runner import Trainer
 from actsafe.training.storage import StorageError
 
 
 def console() -> Console:
     """Where results are printed; 100 columns wide where no terminal says otherwise."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 100)
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    return Console(highlight=False, width=None if is_terminal else 100)
 
 
 def carry_on(
-    folder: RunFolder,
+    trainer: Trainer,
     arguments: Sequence[str],
     *,
     label: str,
@@ -38,22 +39,22 @@ def carry_on(
     `log` names where metrics go beside the run folder. A run that is asked to be safe and has a model known to be
     overconfident is refused unless that is allowed.
     """
+    folder = trainer.folder
     if not folder.is_finished:
         say_calibration(folder, is_allowed=is_uncalibrated_allowed)
-    trainer = HALVES[folder.kind].trainer(folder)
     if trainer.notice:
         console().print(trainer.notice, markup=False, soft_wrap=True)
     with logging(log, folder) as note, StopRequests() as requests, shown(trainer, console(), label) as display:
 
-        def on_decisions(count: int) -> None:
-            display.decisions(count)
+        def on_steps(count: int) -> None:
+            display.steps(count)
             requests.check()
 
-        def on_episode(rows: list[dict[str, Any]]) -> None:
-            display.episode(rows)
+        def on_epoch(rows: list[dict[str, Any]]) -> None:
+            display.epoch(rows)
             note(rows)
 
-        trainer.on_decisions, trainer.on_episode = on_decisions, on_episode
+        trainer.on_steps, trainer.on_epoch = on_steps, on_epoch
         try:
             trainer.run(provenance.command_line(arguments))
             requests.check()

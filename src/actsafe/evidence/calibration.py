@@ -8,15 +8,13 @@ refused unless told otherwise.
 
 import dataclasses
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 import actsafe
-from actsafe.agents.recipes import RECIPES, VISION_RECIPES
-from actsafe.constrained.settings import unconstrained
 from actsafe.evidence.fingerprints import fingerprints
 from actsafe.evidence.reliability import FAMILY_CONFIDENCE, GRID, LEVELS, Assessment, Verdict, assess
 from actsafe.training.errors import UserError
@@ -25,13 +23,6 @@ from actsafe.training.storage import StorageError, file_sha256, read_json, write
 
 CALIBRATION = "calibration.json"
 SCHEMA_VERSION = 1
-
-IS_CONSTRAINED: Mapping[str, Callable[[Any], bool]] = {
-    "gp": lambda config: RECIPES[config.algorithm].is_constrained,
-    "vision": lambda config: VISION_RECIPES[config.algorithm].step is not unconstrained,
-}
-"""Whether a run is asked to be safe, by its kind."""
-
 
 WORST_FIRST = (Verdict.OVERCONFIDENT, Verdict.UNKNOWN, Verdict.UNDERCONFIDENT, Verdict.CALIBRATED)
 
@@ -153,7 +144,7 @@ def require_calibrated(folder: RunFolder, *, is_allowed: bool = False) -> str:
     if the model has learned since, until it is measured again. What is not known is said and not refused: a new run
     cannot know, and it is for its confidence rule to be cautious.
     """
-    if not IS_CONSTRAINED[folder.kind](folder.config):
+    if not folder.config.row.is_constrained:
         return ""
     calibrate = f"actsafe calibrate {shlex.quote(str(folder.path))}"
     if folder.num_committed <= 1 and not (folder.path / CALIBRATION).exists():

@@ -7,7 +7,6 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from actsafe.training.kinds import KINDS
 from actsafe.training.run import CHECKPOINT
 from actsafe.training.storage import StorageError, file_sha256
 
@@ -34,12 +33,7 @@ def fingerprints(path: Path) -> dict[str, str]:
 
 def committed_units(path: Path) -> list[Path]:
     """The folders of a run's episodes or epochs, in the order of time."""
-    return [
-        unit
-        for kind in KINDS.values()
-        for unit in sorted((path / f"{kind.config.unit}s").glob("[0-9]*"))
-        if unit.is_dir()
-    ]
+    return [unit for unit in sorted((path / "epochs").glob("[0-9]*")) if unit.is_dir()]
 
 
 def _is_model(path: Path, file: Path) -> bool:

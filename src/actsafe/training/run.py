@@ -84,15 +84,13 @@ class RunFolder:
     def create(cls, path: Path, config: Config, spec: EnvSpec) -> "RunFolder":
         """A new folder; an existing one is never touched, and of several that make it at once one succeeds."""
         folder, is_ours = cls(path, config, spec), not path.exists()
+        folder.require_free()
         try:
-            if not is_ours and not (path.is_dir() and folder._is_blank):
-                raise FileExistsError
             folder._units.mkdir(parents=True, exist_ok=True)
             content = {"schema": SCHEMA_VERSION, **folder._content}
             write_first(path / "config.json", json_text(content).encode())
         except FileExistsError as error:
-            go_on = f", or go on with it: actsafe resume {path}" if (path / "config.json").is_file() else ""
-            raise StorageError(f"{path} exists already and is left as it is. Choose another folder{go_on}") from error
+            raise folder._taken() from error
         except BaseException as error:
             with contextlib.suppress(OSError):
                 folder._units.rmdir()
@@ -102,6 +100,15 @@ class RunFolder:
                 raise StorageError(f"{path} cannot be made ({error.strerror}); choose another folder") from error
             raise
         return folder
+
+    def require_free(self) -> None:
+        """Raise `StorageError` where there is something already."""
+        if self.path.exists() and not (self.path.is_dir() and self._is_blank):
+            raise self._taken()
+
+    def _taken(self) -> StorageError:
+        go_on = f", or go on with it: actsafe resume {self.path}" if (self.path / "config.json").is_file() else ""
+        return StorageError(f"{self.path} exists already and is left as it is. Choose another folder{go_on}")
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":

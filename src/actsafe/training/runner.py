@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import actsafe
 from actsafe.data.rows import Rows
 from actsafe.training import provenance
 from actsafe.training.config import ROWS, Config
+from actsafe.training.errors import ProblemError, UserError
 from actsafe.training.loop import Loop, TrainState, make_loop
 from actsafe.training.recording import ledger_of, metrics_rows
 from actsafe.training.run import CHECKPOINT, CHECKPOINTS_KEPT, RunFolder, UnitRecord
@@ -61,9 +62,7 @@ class Trainer:
         with self.folder.locked(), contextlib.closing(self.loop.envs), self.agent.precision():
             command = provenance.command_line() if command is None else command
             if not self.folder.is_finished:
-                require_room(
-                    self.folder.path, self.disk_bytes, of="this run", advice="or set a smaller replay_capacity"
-                )
+                self.require_room()
                 self.folder.add_session(provenance.session(command, self.folder.num_committed))
             if self.folder.num_committed == 0:
                 self._seed()
@@ -71,6 +70,10 @@ class Trainer:
             self.folder.refresh()
             for epoch in range(number + 1, self.config.num_units + 1):
                 state, buffer = self._epoch(epoch, state, buffer)
+
+    def require_room(self) -> None:
+        """Raise `StorageError` where the disk is too small for the checkpoints."""
+        require_room(self.folder.path, self.disk_bytes, of="this run", advice="or set a smaller agent.replay_capacity")
 
     def newest(self) -> tuple[int, TrainState]:
         """The newest epoch with a sound checkpoint, and the train state after it; the folder is not changed."""
@@ -141,17 +144,55 @@ def _latest(buffer: Any, num_ticks: int) -> Rows:
     return jax.tree.map(lambda store: np.asarray(store[:, ticks]), buffer.rows)
 
 
+def prepare(path: Path, config: Config, **callbacks: Any) -> Trainer:
+    """The trainer of a run that can be made in `path`: the environments take a step, memory and disk are enough.
+
+    The folder is not made.
+    """
+    loop = make_loop(config)
+    with contextlib.ExitStack() as on_failure:
+        on_failure.callback(loop.envs.close)
+        trainer = Trainer(RunFolder(path, config, loop.envs.spec), loop=loop, **callbacks)
+        trainer.folder.require_free()
+        require_sound(loop)
+        trainer.require_room()
+        on_failure.pop_all()
+    return trainer
+
+
+def start(path: Path, config: Config, **callbacks: Any) -> Trainer:
+    """The trainer of a new run in `path`, whose folder is made last: a run that is refused leaves none."""
+    trainer = prepare(path, config, **callbacks)
+    try:
+        trainer.folder = RunFolder.create(path, config, trainer.folder.spec)
+    except BaseException:
+        trainer.loop.envs.close()
+        raise
+    return trainer
+
+
+def require_sound(loop: Loop) -> None:
+    """Raise `ProblemError` unless the environments take a step, and MemoryError unless there is room for the buffer."""
+    envs = loop.envs
+    with loop.agent.precision():
+        try:
+            envs.reset(0)
+            envs.step(np.zeros((envs.num_envs, envs.spec.action_dim)))
+        except ValueError as error:
+            raise error if isinstance(error, UserError) else ProblemError(str(error)) from error
+        loop.make_buffer()
+
+
 def train(path: Path, config: Config, *, command: str | None = None, **callbacks: Any) -> RunFolder:
     """A run in `path`, from where it stands to its end: a new one, or one of the same settings that was stopped."""
-    if (path / "config.json").is_file():
+    if not (path / "config.json").is_file():
+        trainer = start(path, config, **callbacks)
+    else:
         folder = RunFolder.open(path)
         folder.require_same(config)
-        Trainer(folder, **callbacks).run(command)
-        return folder
-    loop = make_loop(config)
-    folder = RunFolder.create(path, config, loop.envs.spec)
-    Trainer(folder, loop=loop, **callbacks).run(command)
-    return folder
+        trainer = Trainer(folder, **callbacks)
+    trainer.run(command)
+    return trainer.folder
 
 
 def resume(path: Path, *, command: str | None = None, **callbacks: Any) -> RunFolder:
@@ -159,8 +200,3 @@ def resume(path: Path, *, command: str | None = None, **callbacks: Any) -> RunFo
     folder = RunFolder.open(path)
     Trainer(folder, **callbacks).run(command)
     return folder
-
-
-def all_seeds(configs: Sequence[Config]) -> list[int]:
-    """The seeds of several runs."""
-    return [seed for config in configs for seed in config.seeds]

@@ -154,9 +154,9 @@ def file_sha256(path: Path) -> str:
 
 
 def require_room(path: Path, num_bytes: int, *, of: str, advice: str) -> None:
-    """Raise where the disk of the folder `path` cannot hold `num_bytes` in it, what is there already included."""
+    """Raise where the disk of the folder `path`, which need not exist, cannot hold `num_bytes` in it in all."""
     there = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-    free = shutil.disk_usage(path).free
+    free = shutil.disk_usage(next(each for each in (path, *path.absolute().parents) if each.is_dir())).free
     if num_bytes > there + free:
         raise StorageError(
             f"checkpoints of {of} may need {size_text(num_bytes)}, and the disk of {path} has {size_text(free)} free. "

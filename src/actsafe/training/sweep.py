@@ -1,4 +1,4 @@
-"""A sweep: one run from pixels for each of several seeds, in a folder that says so.
+"""A sweep: a run for each of several seeds, in a folder that says so.
 
     sweep.json             the seeds, the command that asked for them, schema version
     seed-0/, seed-1/ ...   run folders, each as it would have been made alone
@@ -10,11 +10,11 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
+from actsafe.envs.spec import EnvSpec
+from actsafe.training.config import Config
 from actsafe.training.locking import locked
 from actsafe.training.run import RunFolder
-from actsafe.training.settings import ConfigError
 from actsafe.training.storage import StorageError, read_json, require_room, write_json
 
 SCHEMA_VERSION = 1
@@ -29,17 +29,22 @@ class SweepFolder:
     runs: Mapping[int, RunFolder]
 
     @classmethod
-    def create(cls, path: Path, configs: Sequence[Any], *, command: str) -> "SweepFolder":
-        """A new folder with a run for each config; an existing one is never touched."""
-        require_different([config.seed for config in configs])
+    def create(cls, path: Path, configs: Sequence[Config], spec: EnvSpec, *, command: str) -> "SweepFolder":
+        """A new folder with a run for each config, all in such environments; an existing one is never touched."""
+        by_seed = {seed: config for config in configs for seed in config.seeds}
+        cls.require_free(path)
+        runs = {seed: RunFolder.create(_run_path(path, seed), config, spec) for seed, config in by_seed.items()}
+        # Last, so that a folder which says that it is a sweep has all its runs.
+        write_json(path / FILE, {"schema": SCHEMA_VERSION, "seeds": list(runs), "command": command})
+        return cls(path, runs)
+
+    @staticmethod
+    def require_free(path: Path) -> None:
+        """Raise `StorageError` where there is something already."""
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             is_ours = any((path / name).is_file() for name in (FILE, "config.json"))
             go_on = f", or go on with it: actsafe resume {path}" if is_ours else ""
             raise StorageError(f"{path} exists already and is left as it is. Choose another folder{go_on}")
-        runs = {config.seed: RunFolder.create(_run_path(path, config.seed), config) for config in configs}
-        # Last, so that a folder which says that it is a sweep has all its runs.
-        write_json(path / FILE, {"schema": SCHEMA_VERSION, "seeds": list(runs), "command": command})
-        return cls(path, runs)
 
     @classmethod
     def open(cls, path: Path) -> "SweepFolder":
@@ -59,9 +64,9 @@ class SweepFolder:
         return cls(path, runs)
 
     @property
-    def config(self) -> Any:
-        """The settings of its first run, which are those of every run but for the seed."""
-        return next(iter(self.runs.values())).config
+    def first(self) -> RunFolder:
+        """Its first run, whose settings are those of every run but for the seed."""
+        return next(iter(self.runs.values()))
 
     @property
     def unfinished(self) -> dict[int, RunFolder]:
@@ -82,10 +87,11 @@ class SweepFolder:
         """A context in which no other process works on all of this sweep; each run has a lock of its own besides."""
         return locked(self.path / FILE)
 
-    def require_disk(self, bytes_per_run: int) -> None:
-        """Raise where the disk is too small for the checkpoints of all runs; each by itself looks at its own only."""
-        of, advice = f"these {len(self.runs)} seeds", "ask for fewer seeds, or set a smaller replay_capacity"
-        require_room(self.path, bytes_per_run * len(self.runs), of=of, advice=advice)
+
+def require_disk(path: Path, num_runs: int, bytes_per_run: int) -> None:
+    """Raise where the disk is too small for the checkpoints of all runs; each by itself looks at its own only."""
+    advice = "ask for fewer seeds, or set a smaller agent.replay_capacity"
+    require_room(path, bytes_per_run * num_runs, of=f"these {num_runs} seeds", advice=advice)
 
 
 def is_sweep(path: Path) -> bool:
@@ -96,12 +102,6 @@ def is_sweep(path: Path) -> bool:
 def open_runs(path: Path) -> list[RunFolder]:
     """The run in a folder, or all runs of a sweep."""
     return list(SweepFolder.open(path).runs.values()) if is_sweep(path) else [RunFolder.open(path)]
-
-
-def require_different(seeds: Sequence[int]) -> None:
-    """Raise `ConfigError` unless there is a seed, and none twice."""
-    if not seeds or len(set(seeds)) < len(seeds):
-        raise ConfigError(f"seeds must be one number or several different ones, got {_listed(seeds) or 'none'}")
 
 
 def _run_path(path: Path, seed: int) -> Path:
@@ -124,10 +124,8 @@ def _read_seeds(path: Path) -> list[int]:
         )
     if not all(type(seed) is int and seed >= 0 for seed in seeds):
         raise StorageError(f"{path / FILE}: seeds must be whole numbers of at least 0, got {seeds}")
-    try:
-        require_different(seeds)
-    except ConfigError as error:
-        raise StorageError(f"{path / FILE}: {error}") from error
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise StorageError(f"{path / FILE}: seeds must be one or more different numbers, got {seeds}")
     return seeds
 
 
@@ -143,7 +141,7 @@ def _open_run(path: Path, seed: int) -> RunFolder:
 
 def _require_kin(run: RunFolder, first: RunFolder, seed: int) -> None:
     """Raise unless `run` is of this seed, and otherwise as the sweep's first."""
-    wanted, there = {**first.config.to_json(), "seed": seed}, run.config.to_json()
+    wanted, there = {**first.config.to_json(), "seeds": [seed]}, run.config.to_json()
     different = ", ".join(name for name in {**wanted, **there} if wanted.get(name) != there.get(name))
     if different:
         raise StorageError(

@@ -36,8 +36,8 @@ class Task(NamedTuple):
         return "\n".join([line for line in lines if line.strip()][-LINES_TOLD:])
 
 
-class Crew:
-    """Runs tasks, at most so many at once; the end of one, however it comes, does not disturb the others."""
+class Processes:
+    """Runs tasks, at most `num_at_once` side by side; the end of one, however it comes, does not disturb the others."""
 
     def __init__(self, tasks: Mapping[int, Task], num_at_once: int) -> None:
         self._tasks, self._num_at_once = tasks, num_at_once
@@ -68,7 +68,7 @@ class Crew:
                 stderr=subprocess.STDOUT,
                 env=self._environment,
                 # A terminal sends Ctrl-C to its whole group. In one of their own they hear of it once, from here.
-                process_group=0,
+                process_group=0 if os.name == "posix" else None,
             )
 
     def _collect(self) -> None:
@@ -79,7 +79,7 @@ class Crew:
                 del self._running[number]
 
     def _stop(self) -> None:
-        """Ask all to stop, and wait. Who asks this process once more asks them once more, which is: at once."""
+        """Ask all to stop, and wait. A second request to this process is handed on, which stops them at once."""
         while self._running:
             with contextlib.suppress(Stopped):
                 for process in self._running.values():
@@ -112,12 +112,13 @@ def hanging_up_stops() -> Iterator[None]:
 
     By itself it would end this process alone, and the others would go on unseen.
     """
+    hangup = getattr(signal, "SIGHUP", None)  # which Windows has not
     is_ours = threading.current_thread() is threading.main_thread()
-    if not is_ours or signal.getsignal(signal.SIGHUP) is not signal.SIG_DFL:
+    if hangup is None or not is_ours or signal.getsignal(hangup) is not signal.SIG_DFL:
         yield
         return
-    signal.signal(signal.SIGHUP, lambda number, frame: signal.raise_signal(signal.SIGTERM))
+    signal.signal(hangup, lambda number, frame: signal.raise_signal(signal.SIGTERM))
     try:
         yield
     finally:
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        signal.signal(hangup, signal.SIG_DFL)
