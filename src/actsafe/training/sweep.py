@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 from actsafe.envs.spec import EnvSpec
 from actsafe.training.config import Config
