@@ -13,10 +13,8 @@ from collections.abc import Mapping, Sequence
 # twenty times as long on a busy machine. Read once, when that library is loaded: before anything below.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import tyro
-
 import actsafe
-from actsafe.cli.stopping import Stopped
+from actsafe.cli.stopping import Stopped, StopRequests
 from actsafe.training.errors import UserError
 
 COMMANDS: Mapping[str, str] = {
@@ -42,15 +40,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The exit code of the command in `argv` (by default what was typed)."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        return _run(arguments)
+        with StopRequests() as requests:
+            code = _run(arguments)
+            requests.check()
+        return code
     except SystemExit as leaving:  # tyro leaves this way after help and after a mistake in the options
         return leaving.code if isinstance(leaving.code, int) else 2
     except Stopped as stop:
         _complain(str(stop))
         return stop.exit_code
-    except KeyboardInterrupt:
-        _complain("stopped")
-        return 130
     except BrokenPipeError:
         # Whoever read our output went away (`actsafe ... | head`); Python must not complain about it when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -76,7 +74,7 @@ def _run(arguments: list[str]) -> int:
         hint = f" Did you mean `actsafe {nearest[0]}`?" if nearest else ""
         raise UserError(f"unknown command {name!r}; expected one of {', '.join(COMMANDS)}.{hint}")
     command_class = getattr(importlib.import_module(f"actsafe.cli.{name}"), name.capitalize())
-    command = tyro.cli(command_class, prog=f"actsafe {name}", args=arguments[1:])
+    command = importlib.import_module("tyro").cli(command_class, prog=f"actsafe {name}", args=arguments[1:])
     return command.run(arguments)
 
 
@@ -103,6 +101,10 @@ def _explain(error: Exception) -> str | None:
         return str(error)
     if isinstance(error, ModuleNotFoundError) and not (error.name or "").startswith("actsafe"):
         return f"the package {error.name} is not installed. Run `actsafe doctor`: it says how to get what is missing"
+    if isinstance(error, ImportError) and not (error.name or "actsafe").startswith("actsafe"):
+        return (
+            f"the package {error.name} cannot be loaded ({error}). Check the limits on memory and open files (ulimit)"
+        )
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}. Check that the file is there, and your permissions"
     if isinstance(error, MemoryError) and str(error):

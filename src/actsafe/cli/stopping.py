@@ -1,17 +1,22 @@
-"""Stopping on request: the first Ctrl-C or SIGTERM ends the work between two compiled calls, a second one at once."""
+"""Stopping on request: by Ctrl-C or SIGTERM, at once or between two compiled calls, and never without effect."""
 
+import _thread
 import signal
 import sys
 import threading
 from types import FrameType, TracebackType
+from typing import Any
 
 
-class Stopped(Exception):  # noqa: N818, as it is no error
+class Stopped(KeyboardInterrupt):
     """The user or the system asked to stop; the message says how to go on."""
 
-    def __init__(self, signal_number: int, message: str = "") -> None:
-        super().__init__(message)
-        self.signal_number = signal_number
+    def __init__(self, signal_number: int, message: str = "stopped") -> None:
+        super().__init__(signal_number, message)
+        self.signal_number, self.message = signal_number, message
+
+    def __str__(self) -> str:
+        return self.message
 
     @property
     def exit_code(self) -> int:
@@ -20,25 +25,34 @@ class Stopped(Exception):  # noqa: N818, as it is no error
 
 
 class StopRequests:
-    """A context in which requests to stop are noted; `check` raises `Stopped` once there is one."""
+    """A context in which a request to stop raises `Stopped`: at once, or, if `is_patient`, at the next `check`.
+
+    A patient one raises at the second request. Python drops what is raised while it collects garbage, where JAX runs
+    code of its own: there the request is made again as soon as that is over.
+    """
 
     SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_patient: bool = False) -> None:
+        self._is_patient = is_patient
         self._noted: int | None = None
-        self._before: dict[int, object] = {}
+        self._before: dict[int, Any] = {}
+        self._hook: Any = None
 
     def __enter__(self) -> "StopRequests":
         # Python delivers signals to the main thread alone; elsewhere whoever owns that thread decides.
         if threading.current_thread() is threading.main_thread():
             self._before = {number: signal.signal(number, self._note) for number in self.SIGNALS}
+            self._hook, sys.unraisablehook = sys.unraisablehook, self._raise_again
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if self._before:
+            sys.unraisablehook = self._hook
         for number, handler in self._before.items():
-            signal.signal(number, handler)  # pyright: ignore[reportArgumentType]
+            signal.signal(number, handler)
 
     def check(self) -> None:
         """Raise `Stopped` if a stop was requested."""
@@ -46,7 +60,16 @@ class StopRequests:
             raise Stopped(self._noted)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self._noted is not None:
+        is_first, self._noted = self._noted is None, number
+        if not (self._is_patient and is_first):
             raise Stopped(number)
-        self._noted = number
         print("stopping after the computation under way; once more stops at once", file=sys.stderr, flush=True)
+
+    def _raise_again(self, unraisable: Any) -> None:
+        if isinstance(unraisable.exc_value, Stopped):
+            # From here it would be raised here, and dropped again.
+            again = threading.Timer(0.02, _thread.interrupt_main, [unraisable.exc_value.signal_number])
+            again.daemon = True
+            again.start()
+        else:
+            self._hook(unraisable)

@@ -63,7 +63,7 @@ def carry_on_all(
 def _work(sweep: SweepFolder, tasks: Mapping[int, Task], num_at_once: int, out: Console) -> dict[int, int]:
     """The exit codes of the seeds that failed, by seed."""
     processes = Processes(tasks, num_at_once)
-    with sweep.locked(), StopRequests() as requests, hanging_up_stops():
+    with sweep.locked(), StopRequests(is_patient=True) as requests, hanging_up_stops():
         trainer = Trainer(sweep.first)  # Never run: it knows what a run needs.
         trainer.loop.envs.close()
         require_disk(sweep.path, len(sweep.runs), trainer.disk_bytes)

@@ -44,7 +44,11 @@ def carry_on(
         say_calibration(folder, is_allowed=is_uncalibrated_allowed)
     if trainer.notice:
         console().print(trainer.notice, markup=False, soft_wrap=True)
-    with logging(log, folder) as note, StopRequests() as requests, shown(trainer, console(), label) as display:
+    with (
+        logging(log, folder) as note,
+        StopRequests(is_patient=True) as requests,
+        shown(trainer, console(), label) as display,
+    ):
 
         def on_steps(count: int) -> None:
             display.steps(count)

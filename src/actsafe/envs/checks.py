@@ -90,14 +90,11 @@ class FaultyEnvironmentError(ValueError):
 def blamed_on(what: str, advice: str) -> Iterator[None]:
     """A context in which any exception becomes a `FaultyEnvironmentError` that begins with `what`, chained to it.
 
-    Also `SystemExit`, with which an environment would end the program without a word. Ctrl-C is nobody's fault; nor is
-    an exception with a `signal_number`, which a handler of signals raises in the middle of whatever runs.
+    Also `SystemExit`, with which an environment would end the program without a word; but not `KeyboardInterrupt`.
     """
     try:
         yield
     except (Exception, SystemExit) as error:
-        if hasattr(error, "signal_number"):
-            raise
         if isinstance(error, FaultyEnvironmentError):
             raise FaultyEnvironmentError(f"{what}: {error}") from error
         words = f"{type(error).__name__}: {error}".removesuffix(": ").removesuffix(".")

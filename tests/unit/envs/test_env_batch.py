@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+from actsafe.cli.stopping import Stopped
 from actsafe.envs.make import (
     GymnasiumBatch,
     ProblemBatch,
@@ -218,12 +219,6 @@ def broken():
     gymnasium.registry.pop("test/Broken-v0", None)
 
 
-class Stop(Exception):  # noqa: N818
-    """As a handler of signals raises it."""
-
-    signal_number = 2
-
-
 RAISED = [RuntimeError("boom"), KeyError("boom"), AssertionError("boom"), StopIteration("boom"), MemoryError("boom")]
 RAISED += [SystemExit("boom"), ImportError("boom"), ConnectionError("boom")]
 
@@ -250,7 +245,7 @@ def test_whatever_an_environment_raises_is_its_own(broken, deed):
         assert repr(deed) in map(repr, causes)
 
 
-@pytest.mark.parametrize("deed", [KeyboardInterrupt(), Stop()], ids=["Ctrl-C", "signal"])
+@pytest.mark.parametrize("deed", [KeyboardInterrupt(), Stopped(2)], ids=["Ctrl-C", "signal"])
 def test_a_request_to_stop_is_no_fault(broken, deed):
     with pytest.raises(type(deed)):
         played(broken(deed=deed), 2)
