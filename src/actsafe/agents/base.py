@@ -11,7 +11,7 @@ A training loop, an evaluation, a calibration and a certificate know an agent by
 import abc
 import contextlib
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
@@ -74,13 +74,52 @@ class Policy(eqx.Module):
 
 
 class Estimate(NamedTuple):
-    """A predicted cost beside the bound that it is compared with."""
+    """A predicted cost beside the bound that it is compared with, in the same unit."""
 
+    what: str
+    """What the two numbers are, for people."""
+    of: Mapping[str, Any]
+    """Whose they are: a task, or a role and a constraint."""
     cost: float | None
     """None where it is not known."""
     bound: float
-    what: str
-    """What the two numbers are, for people."""
+
+    @property
+    def is_within(self) -> bool:
+        """Whether the cost is known, finite and within the bound.
+
+        Costs are at least 0. An estimate further below 0 than the bound is above is off by more than what it is held
+        against: nothing is known from it.
+        """
+        return self.cost is not None and abs(self.cost) <= self.bound < float("inf")
+
+
+class Newest(NamedTuple):
+    """The newest epoch, as far as a promise rests on it."""
+
+    role: Role
+    """Who acted."""
+    learned: Sequence[Mapping[str, float | None]]
+    """By seed, what its updates measured."""
+    first_rows: Callable[[], Any]
+    """Makes the environments begin new episodes, and returns the rows (seed, environment, time) of it."""
+    keys: PRNGKeyArray
+    """One per seed."""
+
+
+class Promise(NamedTuple):
+    """What an agent's policies are held to by its own estimates."""
+
+    basis: str
+    """What was estimated, and how."""
+    horizon: int
+    """Decisions for which costs were computed."""
+    afterwards: str
+    """What is known of the decisions after these."""
+    estimates: tuple[tuple[Estimate, ...], ...]
+    """By seed."""
+    details: Mapping[str, Any]
+    """Particles or members, multipliers, margins."""
 
 
 class Forecasts(NamedTuple):
@@ -95,6 +134,10 @@ class Forecasts(NamedTuple):
     """The claim that the constraint relies on."""
     is_safety: tuple[bool, ...]
     """Of each coordinate, whether the constraint relies on it."""
+    has_power: bool
+    """Whether passing is evidence; False where the deciding claim is so wide that it can hardly fail."""
+    details: Mapping[str, Any]
+    """Particles, multipliers, and what else the scores depend on."""
 
 
 @runtime_checkable
@@ -148,6 +191,8 @@ class AgentSettings(abc.ABC):
     """Whether several seeds are an axis of one program in any environment."""
     sequence_length: ClassVar[int] = 1
     """Rows of each sequence that is learned from."""
+    more_cautious: ClassVar[str] = "with other settings of the agent"
+    """How to train anew where the model was found overconfident."""
 
     @property
     def replay_rows(self) -> Mapping[str, int]:
@@ -187,6 +232,14 @@ class Agent(abc.ABC):
     """Whether it learns from a buffer of rows, or keeps what it needs in its state."""
     is_drawn: ClassVar[bool] = False
     """Whether its policy is a distribution, of which `ActMode.is_greedy` takes the median."""
+    num_seen: ClassVar[int] = 1
+    """Rows of an episode that its model sees before it forecasts."""
+    usual_episodes: ClassVar[int]
+    """Episodes of every task, of all seeds together, that a calibration has unless it is told otherwise."""
+    usual_horizon: ClassVar[int]
+    """Decisions ahead that a calibration forecasts unless it is told otherwise."""
+    does_not_promise: ClassVar[tuple[str, ...]]
+    """What nobody should read into its certificates, beside what holds for all agents."""
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -235,4 +288,11 @@ class Agent(abc.ABC):
 
     @abc.abstractmethod
     def forecasts(self, learner: Learner, state: Any, episodes: Sequence[Any], *, horizon: int, key: Any) -> Forecasts:
-        """How far the model's forecasts of these episodes, 1 to `horizon` decisions ahead, are off."""
+        """How far the model's forecasts of these episodes, 1 to `horizon` decisions ahead, are off.
+
+        `episodes` are rows (seed, environment, time).
+        """
+
+    @abc.abstractmethod
+    def promise(self, learner: Learner, state: Any, newest: Newest) -> Promise:
+        """What the task's policy, and the one that acted in the newest epoch, are predicted to cost."""

@@ -19,16 +19,16 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
 from actsafe.agents.algorithms import Algorithm, Role
-from actsafe.agents.base import ActMode, Agent, AgentSettings, Forecasts, Policy
+from actsafe.agents.base import ActMode, Agent, AgentSettings, Forecasts, Newest, Policy, Promise
 from actsafe.agents.phases import Phase, Schedule
 from actsafe.agents.planner import Planner, PlanningSettings, SeedPolicy
+from actsafe.agents.planner_forecasts import DOES_NOT_PROMISE, planned_promise, state_forecasts
 from actsafe.agents.uniform import UniformPolicy
 from actsafe.data.transitions import Trajectory, Transitions, trajectories
 from actsafe.envs.spec import EnvSpec
 from actsafe.models.gp.dynamics import GPDynamics, GPSettings, fit_kernels, learn, prior_kernels
 from actsafe.models.gp.kernels import Kernel
 from actsafe.objectives.confidence import Calibrated, Confidence, Evidence, Fixed, Theory
-from actsafe.objectives.forecasts import forecast_scores
 from actsafe.objectives.pessimism import Constraint, Objective
 from actsafe.objectives.rewards import InformationGain, Mixture, PlanReward, TaskReward, UncertaintyNorm
 from actsafe.objectives.scores import coverage, standard_scores
@@ -43,11 +43,6 @@ INTRINSIC = {
 }
 PARTICLES = UncertaintySettings(intrinsic=1.0, pessimism=1.0, optimism=1.0)
 """Weights of uncertainty where particles carry it: the intrinsic reward as it is, and costs by the worst particle."""
-FORECAST_PARTICLES = 128
-CLAIMS = {
-    "model": "epistemic std and noise of the process",
-    "plans": "epistemic std times the confidence multiplier, and noise: what plans are judged by",
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,6 +71,7 @@ class GPAgentSettings(AgentSettings):
     kind: ClassVar[str] = "gp"
     is_double: ClassVar[bool] = True
     is_one_program: ClassVar[bool] = True
+    more_cautious: ClassVar[str] = "with a larger agent.gp.noise_std, or agent.confidence.kind=fixed and a larger value"
 
     gp: GPSettings = dataclasses.field(default_factory=GPSettings)
     planning: PlanningSettings = dataclasses.field(default_factory=PlanningSettings)
@@ -154,6 +150,9 @@ class GPAgent(Agent):
     is_double: ClassVar[bool] = True
     is_certifying: ClassVar[bool] = True
     keeps_rows: ClassVar[bool] = False
+    usual_episodes: ClassVar[int] = 5
+    usual_horizon: ClassVar[int] = 5
+    does_not_promise: ClassVar[tuple[str, ...]] = DOES_NOT_PROMISE
 
     @property
     def problem(self) -> Problem:
@@ -286,34 +285,10 @@ class GPAgent(Agent):
     def forecasts(
         self, learner: "GPLearner", state: GPState, episodes: Sequence[Any], *, horizon: int, key: PRNGKeyArray
     ) -> Forecasts:
-        """Of every state coordinate, by the model as it is and with its epistemic std times the multiplier."""
-        problem = self.problem
+        return state_forecasts(self, learner, state, episodes, horizon=horizon, key=key)
 
-        def one(model: GPDynamics, new: Trajectory, multiplier: Array, key: PRNGKeyArray) -> Array:
-            states = jnp.concatenate([new.states, new.next_states[-1:]])
-            return forecast_scores(
-                problem,
-                model,
-                states,
-                new.actions,
-                horizon=horizon,
-                num_particles=FORECAST_PARTICLES,
-                multiplier=multiplier,
-                key=key,
-            )
-
-        forecast = eqx.filter_jit(eqx.filter_vmap(one, in_axes=(eqx.if_array(0), 0, 0, 0)))
-        model = learner.believe(state)
-        multipliers = {"model": jnp.ones_like(state.multiplier), "plans": state.multiplier}
-        scores: dict[str, list[np.ndarray]] = {name: [] for name in multipliers}
-        for number, rows in enumerate(episodes):
-            new = trajectories(rows, with_outcomes=self.spec.problem is None)
-            keys = jax.random.split(jax.random.fold_in(key, number), len(new.count))
-            for name, multiplier in multipliers.items():
-                scores[name].append(np.asarray(forecast(model, new, multiplier, keys)))
-        pooled = {name: np.concatenate(parts).reshape(-1, horizon, problem.state_dim) for name, parts in scores.items()}
-        names = tuple(problem.state_names)
-        return Forecasts(pooled, CLAIMS, names, "plans", (True,) * len(names))
+    def promise(self, learner: "GPLearner", state: GPState, newest: Newest) -> Promise:
+        return planned_promise(self, learner, state, newest)
 
 
 class GPLearner:

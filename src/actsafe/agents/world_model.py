@@ -23,11 +23,11 @@ from actsafe.actor_critic.judging import ImaginedObjective
 from actsafe.actor_critic.learning import ActorCritic, Learner
 from actsafe.actor_critic.settings import ActorCriticSettings
 from actsafe.agents.algorithms import Algorithm, Role
-from actsafe.agents.base import ActMode, Agent, AgentSettings, Decision, Forecasts, Percept, Policy
+from actsafe.agents.base import ActMode, Agent, AgentSettings, Decision, Forecasts, Newest, Percept, Policy, Promise
 from actsafe.agents.handover import may_take_over
 from actsafe.agents.phases import Phase, Schedule
 from actsafe.agents.side_by_side import Batch, Policies, learn_both
-from actsafe.agents.world_model_forecasts import outcome_forecasts
+from actsafe.agents.world_model_forecasts import DOES_NOT_PROMISE, NUM_SEEN, imagined_promise, outcome_forecasts
 from actsafe.agents.world_model_learner import WorldModelLearner
 from actsafe.constrained.descent import descend
 from actsafe.constrained.optimisers import clipped_adam
@@ -60,6 +60,7 @@ class WorldModelAgentSettings(AgentSettings):
     weighed is for the task, and the presets say it."""
 
     kind: ClassVar[str] = "rssm"
+    more_cautious: ClassVar[str] = "with more agent.updates_per_1000_steps, or a longer schedule.warm_up"
 
     model: WorldModelSettings = dataclasses.field(default_factory=WorldModelSettings)
     actor_critic: ActorCriticSettings = dataclasses.field(default_factory=ActorCriticSettings)
@@ -229,6 +230,10 @@ class WorldModelAgent(Agent):
     settings: WorldModelAgentSettings
 
     is_drawn: ClassVar[bool] = True
+    num_seen: ClassVar[int] = NUM_SEEN
+    usual_episodes: ClassVar[int] = 20
+    usual_horizon: ClassVar[int] = 15
+    does_not_promise: ClassVar[tuple[str, ...]] = DOES_NOT_PROMISE
 
     @property
     def num_ticks_at_once(self) -> int:
@@ -447,6 +452,9 @@ class WorldModelAgent(Agent):
         self, learner: "WorldModelLearner", state: Any, episodes: Sequence[Rows], *, horizon: int, key: PRNGKeyArray
     ) -> Forecasts:
         return outcome_forecasts(self, state, episodes, horizon=horizon, key=key)
+
+    def promise(self, learner: "WorldModelLearner", state: Any, newest: Newest) -> Promise:
+        return imagined_promise(self, newest)
 
     @property
     def _unroll(self) -> int:

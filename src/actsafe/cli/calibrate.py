@@ -1,7 +1,7 @@
 """`actsafe calibrate`."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,20 +10,13 @@ from rich.table import Table
 from tyro.conf import Positional, arg
 
 from actsafe.cli import jax_setup
-from actsafe.cli.halves import HALVES
 from actsafe.cli.working import console
-from actsafe.evidence import gp_calibrating, vision_calibrating
-from actsafe.evidence.calibration import CALIBRATION, Measured, record
+from actsafe.evidence.calibration import CALIBRATION, Measured, measure, record
 from actsafe.evidence.reliability import LEVELS, Assessment, Verdict
 from actsafe.training.run import RunFolder
 from actsafe.training.settings import ConfigError
 from actsafe.training.sweep import open_runs
 
-MEASURES: Mapping[str, Callable[..., Measured]] = {
-    "gp": gp_calibrating.measure,
-    "vision": vision_calibrating.measure,
-}
-"""How the model of a run is tested, by the run's kind."""
 COLOURS = {
     Verdict.CALIBRATED: "green",
     Verdict.UNDERCONFIDENT: "yellow",
@@ -41,9 +34,11 @@ class Calibrate:
 
     folder: Annotated[Positional[Path], arg(metavar="RUN")]
     """The run's folder, or a sweep's: then every run is tested."""
-    episodes: Annotated[int | None, arg(metavar="N", help_behavior_hint="(default: 5 per task, from pixels 20)")] = None
-    """Fresh episodes, of every seed; more of them see smaller faults."""
-    horizon: Annotated[int | None, arg(metavar="STEPS", help_behavior_hint="(default: 5, from pixels 15)")] = None
+    episodes: Annotated[int | None, arg(metavar="N", help_behavior_hint="(default: usual for the agent)")] = (
+        None
+    )
+    """Held-out episodes, of every task and seed; more of them see smaller faults."""
+    horizon: Annotated[int | None, arg(metavar="STEPS", help_behavior_hint="(default: usual for the agent)")] = None
     """How many decisions ahead to forecast."""
 
     def run(self, arguments: Sequence[str]) -> int:
@@ -52,12 +47,12 @@ class Calibrate:
             if value is not None and value < 1:
                 raise ConfigError(f"--{name} must be at least 1, got {value}")
         folders = open_runs(self.folder)
-        jax_setup.prepare(is_double=HALVES[folders[0].kind].is_double)
+        jax_setup.prepare(is_double=folders[0].config.agent.is_double)
         return max(self._measure(folder, console()) for folder in folders)
 
     def _measure(self, folder: RunFolder, out: Console) -> int:
         with folder.locked():
-            measured = MEASURES[folder.kind](folder, num_episodes=self.episodes, horizon=self.horizon)
+            measured = measure(folder, num_episodes=self.episodes, horizon=self.horizon)
             content = record(folder, measured)
         _print(measured, content, out)
         out.print(f"written to {folder.path / CALIBRATION}", markup=False, soft_wrap=True)
@@ -77,7 +72,7 @@ def _print(measured: Measured, content: Mapping[str, Any], out: Console) -> None
             title_justify="left",
         )
         for step in sorted({1, len(claim.steps)}):
-            _add_rows(table, step, claim.steps[step - 1], measured.coordinates)
+            _add_rows(table, step, claim.steps[step - 1], content)
         out.print(table)
         for step in sorted({1, len(claim.steps)}):
             found = claim.steps[step - 1]
@@ -90,11 +85,13 @@ def _print(measured: Measured, content: Mapping[str, Any], out: Console) -> None
         style="dim",
     )
     colour = COLOURS[Verdict(content["verdict"])]
-    out.print(f"verdict, the worse of {measured.deciding} near and far: [{colour}]{content['verdict']}[/]")
+    out.print(f"verdict, the worse of {content['deciding_claim']} near and far: [{colour}]{content['verdict']}[/]")
+    if not content["has_power"]:
+        out.print("this claim could hardly have failed: passing is no evidence that the model is right")
 
 
-def _add_rows(table: Table, step: int, found: Assessment, coordinates: Sequence[str]) -> None:
-    for number, coordinate in enumerate(coordinates):
+def _add_rows(table: Table, step: int, found: Assessment, content: Mapping[str, Any]) -> None:
+    for number, (coordinate, is_safety) in enumerate(zip(content["coordinates"], content["is_safety"], strict=True)):
         shares = [
             f"{share:.1%}{'*' * (not low <= level <= high)}"
             for level, share, low, high in zip(
@@ -106,7 +103,13 @@ def _add_rows(table: Table, step: int, found: Assessment, coordinates: Sequence[
             )
         ]
         vouched = max((float(m) for m in found.conformal[number] if m < float("inf")), default=float("inf"))
-        table.add_row(str(step), coordinate, *shares, f"{found.calibration_error[number]:.3f}", f"{vouched:.3g}")
+        table.add_row(
+            str(step),
+            coordinate + " (does not count)" * (not is_safety),
+            *shares,
+            f"{found.calibration_error[number]:.3f}",
+            f"{vouched:.3g}",
+        )
     joint = [
         f"{share:.1%}{'*' * bool(high < level)}"
         for level, share, high in zip(LEVELS, found.joint_coverage, found.joint_coverage_high, strict=True)

@@ -9,11 +9,9 @@ from rich.console import Console
 from tyro.conf import Positional, arg
 
 from actsafe.cli import jax_setup
-from actsafe.cli.halves import HALVES
 from actsafe.cli.working import console
-from actsafe.evidence.certificate import CERTIFICATE, CONDITIONAL, HELD, REFUSED, certificate
+from actsafe.evidence.certificate import CONDITIONAL, HELD, REFUSED, write_certificate
 from actsafe.training.run import RunFolder
-from actsafe.training.storage import write_json
 
 COLOURS = {HELD: "green", CONDITIONAL: "yellow", REFUSED: "bold red"}
 
@@ -22,23 +20,20 @@ COLOURS = {HELD: "green", CONDITIONAL: "yellow", REFUSED: "bold red"}
 class Certify:
     """Write down what a run's policy promises, what that rests on, and what it does not promise.
 
-    The exit code is 1 if the promise is refused: a pessimistic cost over its budget, or an overconfident model.
+    The exit code is 1 if the promise is refused: a pessimistic cost over its bound, an overconfident model, or a policy
+    that broke its budget in the newest epoch.
     """
 
     folder: Annotated[Positional[Path], arg(metavar="RUN")]
     """The run's folder."""
     out: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="(default: RUN/certificate.json)")] = None
-    """Where the certificate goes."""
+    """Where the certificate goes. A file that is no certificate is not replaced."""
 
     def run(self, arguments: Sequence[str]) -> int:
         """Write the certificate, and say the most of it."""
-        folder = RunFolder.open(self.folder)
-        jax_setup.prepare(is_double=HALVES[folder.kind].is_double)
-        with folder.locked():
-            content = certificate(folder)
-        path = self.out or folder.path / CERTIFICATE
-        write_json(path, content)
-        out = console()
+        folder, out = RunFolder.open(self.folder), console()
+        jax_setup.prepare(is_double=folder.config.agent.is_double)
+        path, content = write_certificate(folder, self.out)
         print_certificate(content, out)
         out.print(f"written to {path}", markup=False, soft_wrap=True)
         return int(content["standing"] == REFUSED)
@@ -46,12 +41,16 @@ class Certify:
 
 def print_certificate(content: Mapping[str, Any], out: Console) -> None:
     """The promise, how it stands, and what episodes came to."""
-    for estimate in content["promise"]["estimates"]:
-        cost = estimate["pessimistic_cost"]
-        what = ", ".join(str(estimate[name]) for name in ("task", "policy", "constraint") if name in estimate)
-        seed = f", seed {estimate['seed']}" if "seed" in estimate else ""
+    promise = content["promise"]
+    for estimate in promise["estimates"]:
+        cost = estimate["cost"]
+        whose = ", ".join(str(estimate[name]) for name in ("task", "role", "constraint") if name in estimate)
         said = "not known" if cost is None else f"{cost:.3g}"
-        out.print(f"{what}{seed}: pessimistic cost {said}, budget {estimate['budget']:.3g}", markup=False)
+        out.print(
+            f"{whose}, seed {estimate['seed']}: {estimate['what']}: {said}, bound {estimate['bound']:.3g}",
+            markup=False,
+        )
+    out.print(f"costs are computed for {promise['horizon']} decisions. {promise['afterwards']}", markup=False)
     for found in content["violations"]:
         low, high = found["interval"]
         out.print(

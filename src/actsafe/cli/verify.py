@@ -9,7 +9,6 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from actsafe.cli import jax_setup
-from actsafe.cli.halves import HALVES
 from actsafe.cli.working import console
 from actsafe.evidence.verify import differences, read_certificate
 from actsafe.training.run import RunFolder
@@ -43,6 +42,6 @@ class Verify:
 def _is_double(path: Path) -> bool:
     """The precision of the run, or any where its settings cannot be read: then nothing is computed."""
     try:
-        return HALVES[RunFolder.open(path).kind].is_double
+        return RunFolder.open(path).config.agent.is_double
     except StorageError:
         return True

@@ -74,17 +74,20 @@ class Trajectory(NamedTuple):
 
 
 def trajectories(rows: Rows, *, with_outcomes: bool = False) -> Trajectory:
-    """The transitions of every seed in rows (seed, environment, time), those from one episode to the next left out.
-
-    With outcomes, a state is an observation with the reward and the first cost that came with it.
-    """
-    observation = np.asarray(rows.observation, np.float64)
-    if with_outcomes:
-        outcomes = (np.asarray(rows.reward)[..., None], np.asarray(rows.costs)[..., :1])
-        observation = np.concatenate([observation, *outcomes], axis=-1)
+    """The transitions of every seed in rows (seed, environment, time), those from one episode to the next left out."""
+    observation = states_of(rows, with_outcomes=with_outcomes)
     parts = observation[:, :, :-1], np.asarray(rows.action, np.float64)[:, :, 1:], observation[:, :, 1:]
     flat = [part.reshape(len(part), -1, part.shape[-1]) for part in parts]
     is_real = ~np.asarray(rows.is_first)[:, :, 1:].reshape(len(observation), -1)
     order = np.argsort(~is_real, axis=1, kind="stable")[..., None]
     states, actions, next_states = (jnp.asarray(np.take_along_axis(part, order, axis=1)) for part in flat)
     return Trajectory(states, actions, next_states, jnp.asarray(np.sum(is_real, axis=1), jnp.int32))
+
+
+def states_of(rows: Rows, *, with_outcomes: bool) -> Float[np.ndarray, "*lead state"]:
+    """Observations; with outcomes, each with the reward and the first cost that came with it."""
+    observation = np.asarray(rows.observation, np.float64)
+    if not with_outcomes:
+        return observation
+    outcomes = (np.asarray(rows.reward)[..., None], np.asarray(rows.costs)[..., :1])
+    return np.concatenate([observation, *outcomes], axis=-1)

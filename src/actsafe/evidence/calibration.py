@@ -6,23 +6,32 @@ A run that is to keep to a budget acts on its model's word. Where that word is k
 refused unless told otherwise.
 """
 
+import contextlib
 import dataclasses
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 import actsafe
+from actsafe.agents.base import Forecasts
+from actsafe.data.rows import Rows
 from actsafe.evidence.fingerprints import fingerprints
 from actsafe.evidence.reliability import FAMILY_CONFIDENCE, GRID, LEVELS, Assessment, Verdict, assess
 from actsafe.training.errors import UserError
+from actsafe.training.loop import TrainState
 from actsafe.training.run import RunFolder
+from actsafe.training.runner import Trainer
+from actsafe.training.settings import ConfigError
 from actsafe.training.storage import StorageError, file_sha256, read_json, write_json
 
 CALIBRATION = "calibration.json"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+FIRST_STREAM = 2000
+"""Random streams of held-out episodes, from here on; training and evaluations use those below."""
 
 WORST_FIRST = (Verdict.OVERCONFIDENT, Verdict.UNKNOWN, Verdict.UNDERCONFIDENT, Verdict.CALIBRATED)
 
@@ -40,8 +49,15 @@ class Claim:
     steps: tuple[Assessment, ...]
 
     @classmethod
-    def of(cls, meaning: str, scores: Float[np.ndarray, "n time coordinate"]) -> "Claim":
-        return cls(meaning, tuple(assess(scores[:, step], num_verdicts=2) for step in range(scores.shape[1])))
+    def of(
+        cls,
+        meaning: str,
+        scores: Float[np.ndarray, "n time coordinate"],
+        is_safety: Bool[np.ndarray, " coordinate"] | None = None,
+    ) -> "Claim":
+        """Of scores by steps ahead. Coordinates that are not of `is_safety` have no part in the verdict."""
+        steps = np.moveaxis(scores, 1, 0)
+        return cls(meaning, tuple(assess(step, num_verdicts=2, is_safety=is_safety) for step in steps))
 
     @property
     def verdict(self) -> Verdict:
@@ -65,33 +81,79 @@ class Claim:
 class Measured:
     """What was found on held-out episodes."""
 
-    unit_number: int
-    """Of the newest episode, or epoch, that the model had learned from."""
+    epoch: int
+    """The newest that the model had learned from."""
     num_episodes: int
-    coordinates: tuple[str, ...]
     claims: Mapping[str, Claim]
-    deciding: str
-    """The claim whose verdict is the run's."""
-    details: Mapping[str, Any]
+    forecasts: Forecasts
+
+
+def measure(folder: RunFolder, *, num_episodes: int | None = None, horizon: int | None = None) -> Measured:
+    """How far the newest models of a run are off on episodes that nothing was learned from, all seeds together.
+
+    There are `num_episodes` of every task and seed, by default so many that all seeds together have as many as is usual
+    for the agent. Each is forecast 1 to `horizon` decisions ahead. Raises `ConfigError` where an episode is too short.
+    """
+    trainer = Trainer(folder)
+    agent, seeds = trainer.agent, folder.config.seeds
+    with contextlib.closing(trainer.loop.envs), agent.precision():
+        longest = folder.spec.num_decisions + 1 - agent.num_seen
+        horizon = min(agent.usual_horizon, longest) if horizon is None else horizon
+        if not 1 <= horizon <= longest:
+            rows = "first row of an episode, which is" if agent.num_seen == 1 else f"{agent.num_seen} rows that are"
+            raise ConfigError(
+                f"--horizon got {horizon}, and {longest} decisions follow the {rows} seen first; choose at most as many"
+            )
+        if num_episodes is None:
+            num_episodes = -(-agent.usual_episodes // len(seeds))
+        epoch, newest = trainer.newest()
+        episodes = list(_held_out(trainer, epoch, newest, num_episodes))
+        key = jax.random.fold_in(jax.random.key(seeds[0]), FIRST_STREAM)
+        found = agent.forecasts(trainer.loop.learner, newest.agent, episodes, horizon=horizon, key=key)
+    is_safety = np.array(found.is_safety, bool)
+    claims = {name: Claim.of(meaning, found.scores[name], is_safety) for name, meaning in found.meanings.items()}
+    return Measured(epoch, num_episodes * len(agent.tasks) * len(seeds), claims, found)
+
+
+def _held_out(trainer: Trainer, epoch: int, newest: TrainState, num_episodes: int) -> Iterator[Rows]:
+    """Rows (seed, environment, time) of episodes of every task, an episode of every environment at a time.
+
+    The evaluation that was recorded with the newest epoch, where there is one, counts among them: nothing was learned
+    from it either, and a planner would take long to make another.
+    """
+    loop, config, tasks = trainer.loop, trainer.config, trainer.agent.tasks
+    num_recorded = 0
+    if not trainer.agent.keeps_rows and config.is_evaluated(epoch):
+        recorded, num_recorded = trainer.folder.trajectory(epoch), min(num_episodes, config.evaluation_episodes)
+        for task in tasks:
+            yield Rows(*(recorded[f"{task}/{name}"][:, :, : loop.ticks_of(num_recorded)] for name in Rows._fields))
+    for number in range(-(-(num_episodes - num_recorded) // config.num_envs)):
+        for place, task in enumerate(tasks):
+            stream = FIRST_STREAM + number * len(tasks) + place
+            rollout, _ = loop.evaluate(newest, task, config.num_envs, epoch=epoch, stream=stream)
+            yield rollout.rows
 
 
 def record(folder: RunFolder, measured: Measured) -> dict[str, Any]:
     """What is written to calibration.json."""
-    claims = {name: claim.to_json() for name, claim in measured.claims.items()}
+    claims, found = {name: claim.to_json() for name, claim in measured.claims.items()}, measured.forecasts
     content = {
         "schema": SCHEMA_VERSION,
         "kind": "calibration",
         "actsafe": actsafe.__version__,
         "fingerprints": fingerprints(folder.path),
-        f"newest_{folder.config.unit}": measured.unit_number,
-        "verdict": claims[measured.deciding]["verdict"],
-        "deciding_claim": measured.deciding,
+        "newest_epoch": measured.epoch,
+        "verdict": claims[found.deciding]["verdict"],
+        "deciding_claim": found.deciding,
+        "has_power": found.has_power,
         "episodes": measured.num_episodes,
-        "coordinates": list(measured.coordinates),
+        "seeds": list(folder.config.seeds),
+        "coordinates": list(found.coordinates),
+        "is_safety": list(found.is_safety),
         "levels": list(LEVELS),
         "grid": list(GRID),
         "confidence": FAMILY_CONFIDENCE,
-        **measured.details,
+        **found.details,
         "claims": claims,
     }
     write_json(folder.path / CALIBRATION, content)
@@ -105,6 +167,8 @@ class Known:
     verdict: Verdict
     is_current: bool
     """Whether that is about the model as it is now."""
+    has_power: bool = False
+    """Whether it could have failed: else passing is no evidence."""
     multiplier: float | None = None
     """The factor on every std that restores coverage; None where that is not known."""
     sha256: str | None = None
@@ -128,13 +192,13 @@ def known(folder: RunFolder) -> Known:
     try:
         verdict, measured = Verdict(content["verdict"]), content["fingerprints"]
         multiplier = content["claims"][content["deciding_claim"]]["multiplier"]
-        settings, model = measured["settings"], measured["model"]
+        settings, model, has_power = measured["settings"], measured["model"], content["has_power"]
     except (KeyError, TypeError, ValueError) as error:
         raise StorageError(f"{path} is damaged ({error!r}). {advice}") from error
     found = fingerprints(folder.path)
     if settings != found["settings"]:
         raise StorageError(f"{path} was measured with other settings than the run has now. {advice}")
-    return Known(verdict, model == found["model"], multiplier, file_sha256(path))
+    return Known(verdict, model == found["model"], has_power is True, multiplier, file_sha256(path))
 
 
 def require_calibrated(folder: RunFolder, *, is_allowed: bool = False) -> str:
@@ -160,6 +224,6 @@ def require_calibrated(folder: RunFolder, *, is_allowed: bool = False) -> str:
     factor = f" Its intervals should be {found.multiplier:.3g} times as wide." if found.multiplier is not None else ""
     raise UncalibratedError(
         f"{folder.path} is asked to be safe, and its model was found overconfident{aged}: what it calls safe may not "
-        f"be.{factor} Train anew with wider doubt (--multiplier, --set gp.noise_std=...), measure again ({calibrate}), "
-        "or act all the same: --uncalibrated"
+        f"be.{factor} Train anew {folder.config.agent.more_cautious}, measure again ({calibrate}), or act all the "
+        "same: --uncalibrated"
     )

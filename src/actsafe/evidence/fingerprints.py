@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
+from actsafe.training.config import Config
 from actsafe.training.run import CHECKPOINT
 from actsafe.training.storage import StorageError, file_sha256
 
@@ -16,8 +17,8 @@ CONFIG = "config.json"
 def fingerprints(path: Path) -> dict[str, str]:
     """SHA-256 of settings, model and data of the run in `path`.
 
-    Settings are its config.json; the model is the newest checkpoint with its manifest; data is all else that episodes,
-    or epochs, have committed: trajectories or rows, metrics, ledger.
+    Settings are its config.json; the model is the newest checkpoint; data is all else that epochs have committed:
+    manifests, trajectories or rows, metrics, ledger.
     """
     if not (path / CONFIG).is_file():
         found = "it has no config.json" if path.exists() else "there is nothing of that name"
@@ -32,13 +33,13 @@ def fingerprints(path: Path) -> dict[str, str]:
 
 
 def committed_units(path: Path) -> list[Path]:
-    """The folders of a run's episodes or epochs, in the order of time."""
-    return [unit for unit in sorted((path / "epochs").glob("[0-9]*")) if unit.is_dir()]
+    """The folders of a run's epochs, in the order of time."""
+    return [unit for unit in sorted((path / f"{Config.unit}s").glob("[0-9]*")) if unit.is_dir()]
 
 
 def _is_model(path: Path, file: Path) -> bool:
-    """Whether a committed file, episodes/0003/NAME, belongs to a checkpoint."""
-    return file.relative_to(path).parts[2].partition(".")[0] == CHECKPOINT
+    """Whether a committed file, epochs/0003/NAME/..., belongs to a checkpoint."""
+    return file.relative_to(path).parts[2] == CHECKPOINT
 
 
 def _sha256_of(path: Path, files: Iterable[Path]) -> str:

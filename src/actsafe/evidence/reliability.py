@@ -10,12 +10,10 @@ import enum
 import math
 from statistics import NormalDist
 
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from actsafe.evidence.binomial import clopper_pearson
-from actsafe.objectives.scores import conformal_quantile
 
 LEVELS = (0.50, 0.80, 0.90, 0.95, 0.99)
 """Of the intervals whose coverage is tested."""
@@ -24,7 +22,7 @@ GRID = tuple(round(0.05 * n, 2) for n in range(1, 20))
 FAMILY_CONFIDENCE = 0.95
 """A calibrated model with independent errors is called calibrated at least so often, all tests together."""
 LEAST_PREDICTIONS = 29
-"""The fewest that can vouch for anything: 29 hits of 29 put the coverage above 90 % with 95 % confidence, as
+"""The fewest that a verdict is passed on: 29 hits of 29 put the coverage above 90 % with 95 % confidence, as
 0.9^29 = 0.047, and 28 of 28 do not."""
 
 Scores = Float[np.ndarray, "n coordinate"]
@@ -65,27 +63,25 @@ class Assessment:
     """The factor on the std that restores coverage, split-conformal; infinite where there is too little data."""
     recalibrated: Float[np.ndarray, "coordinate level 2"]
     """The interval after recalibration, in std from the mean: lower and upper end."""
-
-    @property
-    def multiplier(self) -> float:
-        """The factor on every std that restores coverage: the largest of any coordinate and level that data vouch for.
-
-        Infinite where they vouch for none.
-        """
-        vouched = self.conformal[:, [_rank(self.num_predictions, level) <= self.num_predictions for level in LEVELS]]
-        return float(vouched.max()) if vouched.size else math.inf
+    multiplier: float
+    """The factor on every std that restores coverage: the largest of any coordinate that decides and any level that
+    data vouch for. Infinite where they vouch for none."""
 
 
-def assess(scores: Scores, *, num_verdicts: int = 1) -> Assessment:
+def assess(
+    scores: Scores, *, num_verdicts: int = 1, is_safety: Bool[np.ndarray, " coordinate"] | None = None
+) -> Assessment:
     """What scores of predictions equally far ahead say about the model.
 
     Tests are exact for independent scores, and two-sided with Bonferroni's correction, for `num_verdicts` that are
-    taken together. The box is tested on one side
-    only: where coordinates depend on each other it holds more than its level, not less (Šidák, 1967).
+    taken together. The box is tested on one side only: where coordinates depend on each other it holds more than its
+    level, not less (Šidák, 1967). Verdict, box and multiplier are those of the coordinates of `is_safety`, or of all;
+    the coverage of the others is told beside them.
     """
     count, dim = scores.shape
+    decides = np.ones(dim, bool) if is_safety is None else is_safety
     levels = score_levels(scores)
-    joint = np.max(levels, axis=1, initial=0.0) ** dim
+    joint = np.max(levels[:, decides], axis=1, initial=0.0) ** np.sum(decides)
     nominal = np.array(LEVELS)
     confidence = 1.0 - (1.0 - FAMILY_CONFIDENCE) / ((dim + 1) * len(LEVELS) * num_verdicts)
     hits = np.sum(levels[:, :, None] <= nominal, axis=0)
@@ -93,9 +89,12 @@ def assess(scores: Scores, *, num_verdicts: int = 1) -> Assessment:
     low, high = np.moveaxis(_intervals(hits, count, confidence), -1, 0)
     joint_high = _intervals(joint_hits[None], count, confidence)[0, :, 1]
     reliability = _shares(np.sum(levels[:, :, None] <= np.array(GRID), axis=0), count)
+    holds_less = np.any(high[decides] < nominal) or np.any(joint_high < nominal)
+    conformal = np.array([[conformal_multiplier(scores[:, j], p) for p in LEVELS] for j in range(dim)])
+    vouched = conformal[decides][:, [_rank(count, level) <= count for level in LEVELS]]
     return Assessment(
         num_predictions=count,
-        verdict=_verdict(count, np.any(high < nominal) or np.any(joint_high < nominal), np.any(low > nominal)),
+        verdict=_verdict(count if decides.any() else 0, holds_less, np.any(low[decides] > nominal)),
         coverage=_shares(hits, count),
         coverage_low=low,
         coverage_high=high,
@@ -103,8 +102,9 @@ def assess(scores: Scores, *, num_verdicts: int = 1) -> Assessment:
         joint_coverage_high=joint_high,
         calibration_error=np.mean(np.abs(reliability - np.array(GRID)), axis=1),
         reliability=reliability,
-        conformal=np.array([[conformal_multiplier(scores[:, j], p) for p in LEVELS] for j in range(dim)]),
+        conformal=conformal,
         recalibrated=np.array([[recalibrated_interval(scores[:, j], p) for p in LEVELS] for j in range(dim)]),
+        multiplier=float(vouched.max()) if vouched.size else math.inf,
     )
 
 
@@ -126,8 +126,8 @@ def conformal_multiplier(scores: Float[np.ndarray, " n"], level: float) -> float
     """
     if _rank(len(scores), level) > len(scores):
         return math.inf
-    sizes = np.where(np.isnan(scores), np.inf, np.abs(scores))
-    return float(conformal_quantile(jnp.asarray(sizes), jnp.ones(len(sizes), bool), level)) / interval_width(level)
+    sizes = np.sort(np.where(np.isnan(scores), np.inf, np.abs(scores)))
+    return float(sizes[_rank(len(scores), level) - 1]) / interval_width(level)
 
 
 def recalibrated_interval(scores: Float[np.ndarray, " n"], level: float) -> tuple[float, float]:
@@ -148,10 +148,10 @@ def _rank(count: int, level: float) -> int:
 
 
 def _verdict(count: int, holds_less: bool | np.bool_, holds_more: bool | np.bool_) -> Verdict:
-    if holds_less:
-        return Verdict.OVERCONFIDENT
     if count < LEAST_PREDICTIONS:
         return Verdict.UNKNOWN
+    if holds_less:
+        return Verdict.OVERCONFIDENT
     return Verdict.UNDERCONFIDENT if holds_more else Verdict.CALIBRATED
 
 

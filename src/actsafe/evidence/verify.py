@@ -5,16 +5,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from actsafe.evidence.certificate import SCHEMA_VERSION, certificate, heading, sealed
+from actsafe.evidence.certificate import SCHEMA_VERSION, certificate, heading, is_certificate, sealed
 from actsafe.evidence.fingerprints import fingerprints
 from actsafe.training.run import RunFolder
 from actsafe.training.storage import StorageError, finite, read_json
 
 TOLERANCE = 1e-6
-"""By how much of its size a cost that is reckoned again may differ, as other processors round otherwise. Nothing else
+"""By how much of its size a cost that is computed again may differ, as other processors round otherwise. Nothing else
 may differ at all."""
-RECKONED = ("pessimistic_cost",)
-"""Fields of that kind."""
+COMPUTED = (".cost",)
+"""What the paths of such fields end with."""
 
 
 def read_certificate(path: Path) -> dict[str, Any]:
@@ -25,12 +25,12 @@ def read_certificate(path: Path) -> dict[str, Any]:
         content = read_json(path)
     except StorageError as error:
         raise StorageError(f"{path} is no certificate, or is truncated: {error}") from error
-    if not isinstance(content, dict) or content.get("kind") != "certificate" or "schema" not in content:
+    if not is_certificate(content):
         raise StorageError(f"{path} is not a certificate. Name a file that `actsafe certify` wrote")
     if content["schema"] != SCHEMA_VERSION:
         raise StorageError(
             f"{path} has schema {content['schema']!r}, and this actsafe reads {SCHEMA_VERSION}. Verify it with the "
-            "actsafe that wrote it, or certify the run again"
+            f"actsafe that wrote it ({content.get('actsafe', 'not named')}), or certify the run again"
         )
     return content
 
@@ -39,7 +39,7 @@ def differences(claimed: Mapping[str, Any], path: Path) -> list[str]:
     """A line for every field in which a certificate is not what the run in `path` gives; none where all agree.
 
     Files come first, as they lie on the disk. Where they differ the run may not be readable: then its costs are not
-    reckoned again, and what its settings say is compared all the same.
+    computed again, and what its settings say is compared all the same.
     """
     expected: dict[str, Any] = {"fingerprints": fingerprints(path)}
     files = list(differing({"fingerprints": claimed.get("fingerprints")}, expected))
@@ -70,6 +70,6 @@ def differing(claimed: Any, found: Any, path: str = "") -> Iterator[str]:
 
 
 def _is_same(claimed: Any, found: Any, path: str) -> bool:
-    if path.endswith(RECKONED) and type(claimed) is float and type(found) is float:
+    if path.endswith(COMPUTED) and type(claimed) is float and type(found) is float:
         return math.isclose(claimed, found, rel_tol=TOLERANCE, abs_tol=1e-12)
     return type(claimed) is type(found) and claimed == found

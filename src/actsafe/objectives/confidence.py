@@ -1,4 +1,4 @@
-"""Where the confidence multiplier comes from: fixed, the theory, or the errors seen on held-out data."""
+"""Where the confidence multiplier comes from: fixed, the theory, or the errors seen on recent data."""
 
 import abc
 import dataclasses
@@ -89,10 +89,11 @@ class Theory(Confidence):
 
 @dataclasses.dataclass(frozen=True)
 class Calibrated(Confidence):
-    """The multiplier that covers the errors seen on held-out data, coordinate by coordinate.
+    """An empirical quantile of recent scores (split-conformal style, without its guarantee), coordinate by coordinate.
 
     Starts from `start` and moves only on evidence: predictions, made before they were learned from, of states where the
-    model was in doubt.
+    model was in doubt. Scores are serially dependent, of the models before this one, in states of their plans: they are
+    not exchangeable with those to come, and a share of coordinates and steps is none of episodes.
     """
 
     kind: ClassVar[str] = "calibrated"
@@ -100,14 +101,14 @@ class Calibrated(Confidence):
     start: float = 3.0
     """Before there is evidence."""
     coverage: float = 0.99
-    """Share of held-out errors that beta standard deviations must hold (split conformal)."""
+    """Share of recent errors that beta standard deviations must hold, by coordinate and step."""
     floor: float = 1.0
     """The multiplier never falls below this, however good the predictions."""
     window: int = 3
     """Episodes whose predictions count: those of the latest models."""
     min_evidence: int = 99
-    """With fewer scores than this a multiplier may rise but not fall. n scores can vouch for a coverage of n / (n + 1)
-    at most: 99 of them for 99 %."""
+    """With fewer scores than this a multiplier may rise but not fall. Of n scores the largest is the quantile of
+    n / (n + 1) at most: of 99, that of 99 %."""
 
     def __post_init__(self) -> None:
         if not 0 < self.coverage < 1:

@@ -13,13 +13,13 @@ LIKELIHOOD_STD = 1.0
 """Of rewards and costs about what the head expects: the likelihood that the world model is trained with."""
 
 
-def outcome_scores(
-    model: WorldModel, rows: Rows, *, num_seen: int, num_particles: int, noise_std: float, key: PRNGKeyArray
-) -> Float[Array, "batch time outcome"]:
-    """(truth − mean) / std of reward and costs after the first `num_seen` rows of sequences, given the actions taken.
+def outcome_errors(
+    model: WorldModel, rows: Rows, *, num_seen: int, num_particles: int, key: PRNGKeyArray
+) -> tuple[Float[Array, "batch time outcome"], Float[Array, "batch time outcome"]]:
+    """truth − mean of reward and costs after the first `num_seen` rows of sequences, given the actions taken, and std.
 
-    Mean and variance are those between particles of what the head expects, the variance with noise_std² added.
-    Particles start from draws of the filter of their own, and believe another member of the ensemble at every step.
+    Mean and std are those between particles of what the head expects. Particles start from draws of the filter of their
+    own, and believe another member of the ensemble at every step.
     """
     filter_key, dream_key = jax.random.split(key)
     seen = jax.tree.map(lambda leaf: leaf[:, :num_seen], rows)
@@ -31,7 +31,7 @@ def outcome_scores(
     )
     truth = jnp.concatenate([jnp.asarray(rows.reward)[..., None], jnp.asarray(rows.costs)], axis=-1)[:, num_seen:]
     mean, std = moments(dreamt)
-    return (truth - mean) / jnp.hypot(std, noise_std)
+    return truth - mean, std
 
 
 def _dream(

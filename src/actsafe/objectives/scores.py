@@ -1,7 +1,7 @@
 """How large the model's errors are, in its own standard deviations, and the multiplier that covers them.
 
 Every episode is held-out data for the model that planned it: it is predicted before it is learned from. Its scores
-|error| / std say how far to widen the model's intervals so that they hold what they claim to hold.
+|error| / std say how far the model's intervals would have had to be widened to hold what they claim to hold.
 """
 
 import math
@@ -32,9 +32,11 @@ def standard_scores(
 
 
 def conformal_quantile(scores: Float[Array, " n"], is_evidence: Bool[Array, " n"], coverage: float) -> Float[Array, ""]:
-    """The ceil((n+1) coverage)-th smallest score: at least `coverage` of exchangeable further scores stay below it.
+    """The ceil((n+1) coverage)-th smallest score: at least `coverage` of further scores stay below it, on average.
 
-    Where n is too small for that rank the largest score stands in; -inf without evidence.
+    This holds for exchangeable scores (split conformal), not for those of a model that learns while it collects them:
+    `Calibrated` takes it for an empirical quantile, without the guarantee. Where n is too small for that rank the
+    largest score stands in; -inf without evidence.
     """
     count = jnp.sum(is_evidence)
     rank = jnp.clip(jnp.ceil((count + 1) * coverage).astype(int), 1, jnp.maximum(count, 1))

@@ -14,7 +14,7 @@ from actsafe.evidence.reliability import LEVELS, Verdict, assess
 from actsafe.models.base import Model, Prediction
 from actsafe.models.gp.kernels import SquaredExponential
 from actsafe.models.gp.posterior import Posterior, condition
-from actsafe.objectives.forecasts import forecast_scores, moments
+from actsafe.objectives.forecasts import forecast_scores, moments, windows_of
 from actsafe.problems.base import Problem
 
 LENGTHSCALE, NOISE_STD = 0.7, 0.1
@@ -79,12 +79,14 @@ class Process(Model):
 
 
 def scores_of(model, states, actions, *, horizon, multiplier=1.0, num_particles=64):
+    """Of an episode cut into windows of `horizon` decisions."""
+    is_first = np.arange(len(states))[None] == 0
+    firsts = np.array([first for _, first in windows_of(is_first, horizon + 1, horizon)])
     return forecast_scores(
         Line(),
         model,
-        jnp.asarray(states),
-        jnp.asarray(actions),
-        horizon=horizon,
+        jnp.asarray(states)[firsts[:, None] + np.arange(horizon + 1)],
+        jnp.asarray(actions)[firsts[:, None] + np.arange(horizon)],
         num_particles=num_particles,
         multiplier=jnp.full(1, multiplier),
         key=jax.random.key(0),

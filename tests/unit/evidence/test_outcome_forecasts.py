@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from actsafe.data.rows import Rows
-from actsafe.evidence.vision_calibrating import windows_of
 from actsafe.models.rssm.world_model import WorldModel, WorldModelSettings
-from actsafe.objectives.outcome_forecasts import outcome_scores
+from actsafe.objectives.forecasts import windows_of
+from actsafe.objectives.outcome_forecasts import outcome_errors
 
 SIZES = WorldModelSettings(deterministic=6, stochastic=4, hidden=6, num_members=3, head_width=6, head_depth=1)
 NUM_SEEN, NUM_STEPS = 2, 3
@@ -29,10 +29,10 @@ def rows():
 
 
 def scores_of(model, rows, noise_std, key=0, num_particles=8):
-    scores = eqx.filter_jit(outcome_scores)(
-        model, rows, num_seen=NUM_SEEN, num_particles=num_particles, noise_std=noise_std, key=jax.random.key(key)
+    error, std = eqx.filter_jit(outcome_errors)(
+        model, rows, num_seen=NUM_SEEN, num_particles=num_particles, key=jax.random.key(key)
     )
-    return np.asarray(scores)
+    return np.asarray(error) / np.hypot(std, noise_std)
 
 
 def test_a_head_that_always_says_the_same_is_off_by_what_came(model, rows):
@@ -75,3 +75,5 @@ def test_windows_stay_within_episodes():
     is_first[:, 0] = is_first[0, 4] = True
     assert list(windows_of(is_first, 2)) == [(0, 0), (0, 2), (0, 4), (1, 0), (1, 2), (1, 4)]
     assert list(windows_of(is_first, 4)) == [(0, 0), (1, 0)]
+    # Of three rows, the last of which is the next one's first: 0, 2, 4 of seven rows, 0 and 4 where an episode begins.
+    assert list(windows_of(is_first, 3, 2)) == [(0, 0), (0, 4), (1, 0), (1, 2), (1, 4)]

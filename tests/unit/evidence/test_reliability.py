@@ -58,11 +58,26 @@ def test_one_bad_coordinate_is_enough():
 
 
 def test_little_data_says_little():
-    """Few good predictions do not vouch; few very bad ones accuse."""
+    """Few good predictions do not vouch, and few very bad ones do not accuse: one more does."""
     assert assess(draws(LEAST_PREDICTIONS - 1)).verdict is Verdict.UNKNOWN
     assert assess(draws(0)).verdict is Verdict.UNKNOWN
     assert math.isinf(assess(draws(0)).multiplier)
-    assert assess(100.0 * draws(LEAST_PREDICTIONS - 1)).verdict is Verdict.OVERCONFIDENT
+    assert assess(100.0 * draws(LEAST_PREDICTIONS - 1)).verdict is Verdict.UNKNOWN
+    assert assess(100.0 * draws(LEAST_PREDICTIONS)).verdict is Verdict.OVERCONFIDENT
+
+
+def test_coordinates_that_no_budget_relies_on_have_no_part():
+    """A reward that is not learned is told, and neither in the verdict nor in the box nor in the multiplier."""
+    scores = draws(200, dim=2) * np.array([100.0, 1.0])
+    found = assess(scores, is_safety=np.array([False, True]))
+    assert assess(scores).verdict is Verdict.OVERCONFIDENT
+    assert found.verdict is Verdict.CALIBRATED
+    assert found.coverage[0, -1] < 0.1
+    assert found.multiplier == pytest.approx(assess(scores[:, 1:]).multiplier)
+    np.testing.assert_array_equal(found.joint_coverage, found.coverage[1])
+    assert assess(scores, is_safety=np.array([True, False])).verdict is Verdict.OVERCONFIDENT
+    # Where nothing is relied on nothing is known.
+    assert assess(scores, is_safety=np.array([False, False])).verdict is Verdict.UNKNOWN
 
 
 def test_numbers_that_are_none_count_as_misses():
