@@ -17,7 +17,7 @@ from actsafe.models.base import Model, Prediction, TrueDynamics
 from actsafe.objectives.feedback import Tracking, no_tracking, track
 from actsafe.objectives.imagination import ParticleNoise, imagine
 from actsafe.objectives.pessimism import Constraint, Objective
-from actsafe.objectives.rewards import DoubtNorm, InformationGain, Mixture, TaskReward
+from actsafe.objectives.rewards import UncertaintyNorm, InformationGain, Mixture, TaskReward
 from actsafe.planning.icem import ICEMSettings, Memory, search
 from actsafe.problems import Cartpole, Pendulum
 from actsafe.problems.base import Problem
@@ -173,7 +173,7 @@ def test_information_gain_by_hand():
 
 def test_doubt_norm_by_hand():
     """|(0.6/0.2, 2/0.5)| = |(3, 4)| = 5, whatever the noise."""
-    reward = DoubtNorm((0.2, 0.5))
+    reward = UncertaintyNorm((0.2, 0.5))
     close(reward(START, PLAN[0], prediction([0.6, 2.0], [0.1, 9.0])), 5.0)
 
 
@@ -188,7 +188,7 @@ def test_task_reward_is_the_problems():
 
 def test_a_mixture_is_a_weighted_sum():
     """2 * |(3, 4)| - 1 * (2 - 0.25) = 8.25."""
-    reward = Mixture((DoubtNorm((0.2, 0.5)), TaskReward(PLANE, "rise")), jnp.array([2.0, -1.0]))
+    reward = Mixture((UncertaintyNorm((0.2, 0.5)), TaskReward(PLANE, "rise")), jnp.array([2.0, -1.0]))
     close(reward(jnp.array([0.0, 2.0]), jnp.array([0.5]), prediction([0.6, 2.0], [0.1, 0.1])), 8.25)
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from actsafe.theory.circle_kernel import Evidence
 from actsafe.theory.confidence import confidence_multiplier
 from actsafe.theory.plausible_models import Band, calibrated_models, contains, intersect, is_empty, prior_models
-from actsafe.theory.safe_set import expand, reachable_set
+from actsafe.theory.safe_set import expand, is_valid_distance, reachable_set
 from actsafe.theory.small_world import Bounds, World
 
 
@@ -26,6 +26,8 @@ class TheoremSettings:
     """H of the reachable set."""
     max_episodes: int = 1500
     """Where a run ends that has not come to know its safe set to epsilon."""
+    is_mean_trusted: bool = False
+    """Whether the mean is taken for the truth: beta = 0 and M_n = {mu_n}. The theorem does not hold then."""
 
     def __post_init__(self) -> None:
         if not 0.0 < self.delta < 1.0:
@@ -75,6 +77,8 @@ class Run(NamedTuple):
     """Whether the cost of any policy deployed, or of the final one, may exceed the budget."""
     contains_seed: Bool[Array, ""]
     contains_reachable: Bool[Array, ""]
+    is_distance_valid: Bool[Array, ""]
+    """Whether no two true costs certainly differ by more than D."""
     reward_gap: Float[Array, ""]
     """max_(pi in R) J_r(pi) - J_r(final), at most; the theorem allows epsilon."""
 
@@ -132,7 +136,12 @@ def advance(world: World, settings: TheoremSettings, truth: Float[Array, " featu
     evidence = progress.evidence.add(world.kernel.features(inputs), states, world.settings.noise_std)
     mean, std = evidence.moments(world.features)
     multiplier = confidence_multiplier(evidence.gain, delta=settings.delta, norm_bound=world.settings.norm_bound)
-    models = intersect(progress.models, calibrated_models(mean, std, multiplier))
+    if settings.is_mean_trusted:
+        # Means of different episodes contradict each other: their intersection would be empty.
+        multiplier = jnp.zeros_like(multiplier)
+        models = calibrated_models(mean, std, multiplier)
+    else:
+        models = intersect(progress.models, calibrated_models(mean, std, multiplier))
     bounds = world.bounds(models, std)
     # No model is left: the multiplier was too small, and nothing that follows from it counts.
     bounds = bounds._replace(most_cost=jnp.where(is_empty(models), jnp.inf, bounds.most_cost))
@@ -196,5 +205,6 @@ def judge(world: World, settings: TheoremSettings, truth: Bounds, progress: Prog
         | ~(cost[final] <= world.settings.budget),
         contains_seed=jnp.all(progress.is_safe | ~world.is_seed),
         contains_reachable=jnp.all(progress.is_safe | ~is_reachable),
+        is_distance_valid=is_valid_distance(truth.least_cost, truth.most_cost, world.distances),
         reward_gap=best - truth.least_reward.ravel()[final],
     )

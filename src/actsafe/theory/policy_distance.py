@@ -1,7 +1,9 @@
 """How far the expected cost of one policy can lie from that of another: D(pi, pi')."""
 
 import dataclasses
+import math
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -42,6 +44,19 @@ def step_distance(gap: Float[Array, "*gaps"], smoothness: Smoothness) -> Float[A
     itself = jnp.minimum(known.cost_slope * gap, 2.0 * known.cost_bound)
     afterwards = jnp.minimum(known.dynamics_slope * gap / known.noise_std, 1.0)
     return itself + known.num_decisions * known.cost_bound * afterwards
+
+
+def arrival_distance(gap: Float[Array, "*gaps"], smoothness: Smoothness, num_left: int) -> Float[Array, "*gaps"]:
+    """The same where the running cost is of the state alone and `num_left` decisions follow: a tighter bound.
+
+        num_left C_max (2 Phi(L_f gap / 2 sigma) - 1)
+
+    The factor on the right is the total variation of two Gaussians whose means are L_f gap apart, at most
+    0.4 L_f gap / sigma; what it is multiplied with bounds the costs that are still to come.
+    """
+    known = smoothness
+    variation = jax.scipy.special.erf(known.dynamics_slope * gap / (2.0 * math.sqrt(2.0) * known.noise_std))
+    return num_left * known.cost_bound * variation
 
 
 def policy_distance(

@@ -6,6 +6,7 @@ For plans whose actions a_0, a_1, ... may each be chosen from a list it is D as 
 the cost of finding the nearest safe policy grows with the number of policies instead of its square.
 """
 
+import warnings
 from collections.abc import Sequence
 
 import jax
@@ -45,9 +46,20 @@ def expand(
 ) -> Bool[Array, "*policies"]:
     """S_n = S_(n-1) ∪ {pi: there is pi' in S_(n-1) with P_n(pi') + D(pi, pi') ≤ d}. Definition 4.2 of the paper.
 
-    `cost` is P_n and `budget` d. With J_c and d - epsilon it is one step of the reachable set.
+    `cost` is P_n and `budget` d. With J_c and d - epsilon it is one step of the reachable set. Warns, outside of
+    compiled programs, where costs of policies in S contradict D: with a D that is too small, unsafe policies join.
     """
+    if not isinstance(is_safe, jax.core.Tracer):
+        _warn_of_steep_costs(jnp.where(is_safe, cost, jnp.inf), distances)
     return is_safe | (least_transferred_cost(is_safe, cost, distances) <= budget)
+
+
+def is_valid_distance(
+    least_cost: Float[Array, "*policies"], most_cost: Float[Array, "*policies"], distances: Distances
+) -> Bool[Array, ""]:
+    """Whether cost(pi) ≤ cost(pi') + D(pi, pi') for all policies, as far as bounds on the costs tell."""
+    bound = least_transferred_cost(jnp.ones(most_cost.shape, bool), most_cost, distances)
+    return ~jnp.any(jnp.isfinite(least_cost) & (least_cost > bound + 1e-9))
 
 
 def reachable_set(
@@ -62,10 +74,21 @@ def reachable_set(
     """R^epsilon_H(S_0): what H expansions reach from S_0 when the costs are known to epsilon. Theorem 4.1 of the paper.
 
     R_0 = S_0 and R_h = R_(h-1) ∪ {pi: there is pi' in R_(h-1) with J_c(pi') + D(pi, pi') ≤ d - epsilon}. `true_cost` is
-    J_c(pi, f*); H is `num_expansions`.
+    J_c(pi, f*); H is `num_expansions`. Warns, outside of compiled programs, where the costs contradict D.
     """
+    if not isinstance(true_cost, jax.core.Tracer):
+        _warn_of_steep_costs(true_cost, distances)
 
     def step(is_reached: Array, _: None) -> tuple[Array, None]:
         return expand(is_reached, true_cost, distances, budget - epsilon), None
 
     return jax.lax.scan(step, is_seed, length=num_expansions)[0]
+
+
+def _warn_of_steep_costs(cost: Float[Array, "*policies"], distances: Distances) -> None:
+    if not is_valid_distance(cost, cost, distances):
+        warnings.warn(
+            "D is too small: the costs of two policies differ by more than their distance. Policies may be called safe "
+            "that are not; check the Lipschitz constants that D is made of",
+            stacklevel=3,
+        )

@@ -5,6 +5,7 @@ what is safe. All policies act alike in all states, so that the distance D of tw
 """
 
 import dataclasses
+import warnings
 from typing import NamedTuple
 
 import equinox as eqx
@@ -14,7 +15,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from actsafe.theory.circle_kernel import CircleKernel
 from actsafe.theory.plausible_models import Band
-from actsafe.theory.policy_distance import Smoothness, step_distance
+from actsafe.theory.policy_distance import Smoothness, arrival_distance, step_distance
 from actsafe.theory.worst_case import Lattice, largest_sum
 
 REWARD_BOUND, REWARD_SLOPE = 1.0, 0.5
@@ -92,8 +93,8 @@ class World(eqx.Module):
     lattice: Lattice
     features: Float[Array, "input feature"]
     """Of the kernel, at the lattice's inputs."""
-    distance: Float[Array, "action action"]
-    """What two choices of one action add to D."""
+    distances: tuple[Float[Array, "action action"], ...]
+    """What two choices of an action add to D, one matrix per free action."""
 
     @classmethod
     def create(cls, settings: WorldSettings) -> "World":
@@ -111,12 +112,24 @@ class World(eqx.Module):
             num_decisions=s.num_decisions,
         )
         gaps = jnp.abs(lattice.actions[:, None] - lattice.actions[None])
-        return cls(s, kernel, smoothness, lattice, kernel.features(lattice.inputs), step_distance(gaps, smoothness))
+        distances = (step_distance(gaps, smoothness),) * (s.num_decisions - 1)
+        nearest = float(distances[0][0, 1])
+        if s.most_seed_cost + nearest > s.budget:
+            warnings.warn(
+                f"The safe set may never grow: neighbouring policies are {nearest:.3g} apart by D, and a policy of S_0 "
+                f"that costs {s.most_seed_cost:g} leaves {s.budget - s.most_seed_cost:.3g} of the budget. Choose a "
+                "smaller action_step",
+                stacklevel=2,
+            )
+        return cls(s, kernel, smoothness, lattice, kernel.features(lattice.inputs), distances)
 
     @property
-    def distances(self) -> tuple[Float[Array, "action action"], ...]:
-        """D between policies, one matrix per free action."""
-        return (self.distance,) * (self.settings.num_decisions - 1)
+    def tightened(self) -> "World":
+        """The same world with a smaller D that is valid here too: costs are of the state alone."""
+        actions, num_decisions = self.lattice.actions, self.settings.num_decisions
+        gaps = jnp.abs(actions[:, None] - actions[None])
+        distances = (arrival_distance(gaps, self.smoothness, left) for left in range(num_decisions - 1, 0, -1))
+        return dataclasses.replace(self, distances=tuple(distances))
 
     @property
     def is_seed(self) -> Bool[Array, "*policies"]:

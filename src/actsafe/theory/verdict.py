@@ -31,6 +31,8 @@ class Tally:
     """Expansion ended because S_n was known to epsilon, not because of the limit on episodes."""
     calibrated_runs: int
     """The truth was in every M_n."""
+    runs_with_valid_distance: int
+    """No two true costs certainly differ by more than D."""
 
     @classmethod
     def count(cls, runs: Run, epsilon: float) -> "Tally":
@@ -45,6 +47,7 @@ class Tally:
             epsilon_optimal_runs=int(np.sum(np.asarray(runs.reward_gap) <= epsilon)),
             finished_runs=int(np.sum(progress.is_done)),
             calibrated_runs=int(np.sum(progress.is_calibrated)),
+            runs_with_valid_distance=int(np.sum(runs.is_distance_valid)),
         )
 
     def failures(self, delta: float) -> list[str]:

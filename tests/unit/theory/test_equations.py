@@ -25,7 +25,7 @@ from actsafe.theory.plausible_models import (
     is_empty,
     prior_models,
 )
-from actsafe.theory.policy_distance import Smoothness, policy_distance, step_distance
+from actsafe.theory.policy_distance import Smoothness, arrival_distance, policy_distance, step_distance
 from actsafe.theory.safe_set import expand, least_transferred_cost, pessimistic_cost, reachable_set
 from actsafe.theory.sample_complexity import Difficulty, cost_error_bound, required_episodes
 
@@ -95,6 +95,26 @@ def test_step_distance_by_hand():
     np.testing.assert_allclose(step_distance(jnp.array([0.0, 0.1, 0.6]), SMOOTH), [0.0, 0.5, 2.5], rtol=1e-14)
 
 
+def test_arrival_distance_by_hand():
+    """C_max 0.5, L_f / sigma 2: Gaussians 0.1 apart overlap but for 2 Phi(0.1) - 1 = 0.0796557 where 2 decisions are
+    left; far apart all that is left may differ. It is never more than the paper's."""
+    ours = arrival_distance(jnp.array([0.0, 0.1, 50.0]), SMOOTH, 2)
+    np.testing.assert_allclose(ours, [0.0, 0.0796557, 1.0], atol=1e-7)
+    gaps = jnp.linspace(0.0, 2.0, 50)
+    assert np.all(arrival_distance(gaps, SMOOTH, 2) <= step_distance(gaps, SMOOTH))
+
+
+def test_a_distance_that_the_costs_contradict_is_warned_about():
+    """Costs rise by 1 between neighbours: D = 1 says so, D = 0.5 would call the third of them safe."""
+    cost, is_safe = jnp.array([0.0, 1.0, 2.0]), jnp.array([True, True, False])
+    expand(is_safe, cost, [line(3, 1.0)], 1.5)
+    with pytest.warns(UserWarning, match="D is too small"):
+        found = expand(is_safe, cost, [line(3, 0.5)], 1.5)
+    assert found[2]
+    with pytest.warns(UserWarning, match="D is too small"):
+        reachable_set(is_safe, cost, [line(3, 0.5)], budget=1.5, epsilon=0.0, num_expansions=2)
+
+
 def test_policy_distance_is_the_expectation_over_states():
     """Two decisions; at the first the gap is 0.1 or 0 with probability 1/4 and 3/4, at the second 0.6 for sure."""
     gaps = jnp.array([[0.1, 0.0], [0.6, 5.0]])
@@ -140,6 +160,7 @@ def test_expansion_over_two_axes_is_that_over_all_pairs():
     np.testing.assert_allclose(least_transferred_cost(is_safe, cost, [rows, columns]), expected, rtol=1e-14)
 
 
+@pytest.mark.filterwarnings("ignore:D is too small")  # Costs are arbitrary here.
 def test_the_safe_set_never_shrinks_and_what_is_cheaper_grows_more():
     keys = jax.random.split(jax.random.key(2), 20)
     for key in keys:

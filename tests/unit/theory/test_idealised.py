@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -42,7 +41,7 @@ def outcomes():
     known = world()
 
     def one(key, distance_scale, multiplier_scale, is_blind):
-        nearer = eqx.tree_at(lambda world: world.distance, known, distance_scale * known.distance)
+        nearer = dataclasses.replace(known, distances=tuple(distance_scale * each for each in known.distances))
         multiplier = idealised.confidence_multiplier
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(idealised, "is_empty", lambda models: ~is_blind & is_empty(models))
@@ -137,6 +136,23 @@ def test_without_pessimism_there_are_violations(outcomes, kind, is_safe):
     assert any("breaks the budget" in failure for failure in tally.failures(0.1)) is not is_safe
 
 
+def test_the_mean_alone_violates_where_the_distance_is_tight():
+    """D is valid in every run; what keeps the budget is the multiplier alone. The same four systems for both."""
+    known, keys = world().tightened, jax.random.split(jax.random.key(7), 4)
+    counts = {}
+    for is_mean_trusted in (False, True):
+        settings = TheoremSettings(max_episodes=25, is_mean_trusted=is_mean_trusted)
+        program = jax.jit(
+            jax.vmap(lambda key, settings=settings: run(known, settings, key)),
+            compiler_options={"xla_backend_optimization_level": 3},
+        )
+        tally = Tally.count(program(keys), settings.epsilon)
+        assert tally.runs_with_valid_distance == 4
+        counts[is_mean_trusted] = tally.violating_runs
+    assert counts[False] == 0
+    assert counts[True] >= 3
+
+
 def test_what_the_grid_cannot_tell_counts_against_the_algorithm(runs):
     """A true cost that may exceed the budget, or is not a number, is a violation once its policy was tried."""
     progress = jax.tree.map(lambda leaf: leaf[0], runs.progress)
@@ -153,10 +169,10 @@ def test_what_the_grid_cannot_tell_counts_against_the_algorithm(runs):
 
 
 def test_failures_are_counted_against_delta():
-    good = Tally(100, 10, 0, 100, 90, 90, 90, 90)
+    good = Tally(100, 10, 0, 100, 90, 90, 90, 90, 100)
     assert good.failures(0.1) == []
     assert len(dataclasses.replace(good, violating_runs=11).failures(0.1)) == 1
-    bad = Tally(100, 11, 1, 99, 89, 89, 89, 89)
+    bad = Tally(100, 11, 1, 99, 89, 89, 89, 89, 100)
     assert len(bad.failures(0.1)) == 6
 
 

@@ -10,6 +10,7 @@ import pytest
 from actsafe.theory.circle_kernel import CircleKernel, Evidence
 from actsafe.theory.information_gain import information_gain
 from actsafe.theory.plausible_models import Band
+from actsafe.theory.safe_set import is_valid_distance
 from actsafe.theory.small_world import World, WorldSettings
 from actsafe.theory.worst_case import Lattice, _largest_between
 
@@ -94,9 +95,19 @@ def test_policy_distance_bounds_the_difference_of_costs():
     """The lemma "Comparing safety costs of policies", for all pairs of plans."""
     for seed in range(3):
         cost = integrated(world(), draw(seed), world().cost)
-        distance = np.asarray(world().distance)
-        pairs = distance[:, None, :, None] + distance[None, :, None, :]
-        assert np.all(cost[:, :, None, None] - cost[None, None] <= pairs + 1e-9)
+        for known in (world(), world().tightened):
+            first, second = map(np.asarray, known.distances)
+            pairs = first[:, None, :, None] + second[None, :, None, :]
+            assert np.all(cost[:, :, None, None] - cost[None, None] <= pairs + 1e-9)
+            given = jnp.asarray(cost)
+            assert is_valid_distance(given, given, known.distances)
+            assert not is_valid_distance(100.0 * given, 100.0 * given, known.distances)
+
+
+def test_a_world_too_coarse_to_expand_is_warned_about():
+    """Neighbours 0.1 apart: 0.1 + 3 * 0.4 * 0.5 * 0.1 / 0.15 = 0.5 by D, of 0.5 - 0.15 that S_0 may leave."""
+    with pytest.warns(UserWarning, match=r"may never grow: neighbouring policies are 0\.5 apart by D.*leaves 0\.35 of"):
+        World.create(WorldSettings(num_actions=7, action_step=0.1))
 
 
 def test_largest_between_is_the_maximum_of_every_range():
