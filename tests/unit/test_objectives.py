@@ -17,7 +17,7 @@ from actsafe.models.base import Model, Prediction, TrueDynamics
 from actsafe.objectives.feedback import Tracking, no_tracking, track
 from actsafe.objectives.imagination import ParticleNoise, imagine
 from actsafe.objectives.pessimism import Constraint, Objective
-from actsafe.objectives.rewards import UncertaintyNorm, InformationGain, Mixture, TaskReward
+from actsafe.objectives.rewards import InformationGain, Mixture, TaskReward, UncertaintyNorm
 from actsafe.planning.icem import ICEMSettings, Memory, search
 from actsafe.problems import Cartpole, Pendulum
 from actsafe.problems.base import Problem

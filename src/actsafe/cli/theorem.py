@@ -100,7 +100,10 @@ class Theorem:
         }
         self.out.parent.mkdir(parents=True, exist_ok=True)
         write_json(self.out, content)
-        picture = save(safe_set_growth(growth_of(outcomes["paper", "theory"], world, 0)), self.picture or self.out.with_suffix(".png"))
+        picture = save(
+            safe_set_growth(growth_of(outcomes["paper", "theory"], world, 0)),
+            self.picture or self.out.with_suffix(".png"),
+        )
         _report(content, picture, self.out)
         return 1 if failures else 0
 

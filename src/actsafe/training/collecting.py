@@ -111,7 +111,7 @@ class HostCollector:
         self._begin = eqx.filter_jit(
             over_seeds(lambda policy, key: policy.begin(self._num_envs, key), num_seeds), donate="none"
         )
-        self._encode = eqx.filter_jit(lambda policy, view: self._encoded(policy, view))
+        self._encode = eqx.filter_jit(self._encoded)
         # A compiled call draws its frames one after the other on a CPU: there, threads share them.
         num_threads = min(num_cores(), self._num_envs) if prefers_products() and num_seeds == 1 else 1
         self._sharing = Sharing(num_threads, "encoding") if num_threads > 1 else None

@@ -1,6 +1,7 @@
 """Episodes as rollouts bring them: return, costs and what was said of decisions, by seed."""
 
 import dataclasses
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -83,15 +84,15 @@ class Episodes:
     def _of(self, arrays: Mapping[str, np.ndarray]) -> list[EpisodeOutcome]:
         """The episodes of one environment."""
         edges = [*np.flatnonzero(arrays["is_first"]).tolist(), len(arrays["is_first"])]
-        spans = [slice(start, end) for start, end in zip(edges, edges[1:], strict=False) if end - start > 1]
+        spans = [slice(start, end) for start, end in itertools.pairwise(edges) if end - start > 1]
         return [self._outcome({name: values[span] for name, values in arrays.items()}) for span in spans]
 
     def _outcome(self, rows: Mapping[str, np.ndarray]) -> EpisodeOutcome:
         """Of one episode's rows, the first included. Nobody acts on the decision that follows the last."""
         spec, num_decisions = self._spec, len(rows["reward"]) - 1
-        returns = {spec.task: float(np.sum(rows["reward"]))}
+        returns = {spec.task: float(np.sum(rows["reward"], dtype=float))}
         if "rewards" in rows:
-            returns = dict(zip(spec.tasks, np.sum(rows["rewards"], axis=0).tolist(), strict=True))
+            returns = dict(zip(spec.tasks, np.sum(rows["rewards"], axis=0, dtype=float).tolist(), strict=True))
         is_ended = bool(rows["is_last"][-1])
         said = {
             name.removeprefix("decision/"): values[:num_decisions]
@@ -100,7 +101,7 @@ class Episodes:
         }
         return EpisodeOutcome(
             returns,
-            np.sum(rows["costs"], axis=0),
+            np.sum(rows["costs"], axis=0, dtype=float),
             is_ended,
             self._is_goal(rows) if is_ended else None,
             float(np.max(rows["inner_cost"])) if "inner_cost" in rows else None,

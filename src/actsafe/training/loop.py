@@ -225,7 +225,7 @@ class Loop:
     def evaluate(
         self, train_state: TrainState, task: str, num_episodes: int, *, epoch: int, stream: int, is_greedy: bool = True
     ) -> tuple[Rollout, list[list[EpisodeOutcome]]]:
-        """Episodes of a task's policy by seed, from which nothing is learned; `epoch` and `stream` choose random numbers."""
+        """Episodes of a task's policy by seed, nothing is learned; `epoch` and `stream` choose random numbers."""
         with self.agent.precision():
             return self._evaluated(train_state, epoch, task, stream, num_episodes, is_greedy=is_greedy)
 
