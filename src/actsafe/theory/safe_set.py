@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 from jaxtyping import Array, Bool, Float
 
 Distances = Sequence[Float[Array, "_ _"]]
@@ -49,7 +50,7 @@ def expand(
     `cost` is P_n and `budget` d. With J_c and d - epsilon it is one step of the reachable set. Warns, outside of
     compiled programs, where costs of policies in S contradict D: with a D that is too small, unsafe policies join.
     """
-    if not isinstance(is_safe, jax.core.Tracer):
+    if not isinstance(is_safe, Tracer):
         _warn_of_steep_costs(jnp.where(is_safe, cost, jnp.inf), distances)
     return is_safe | (least_transferred_cost(is_safe, cost, distances) <= budget)
 
@@ -76,7 +77,7 @@ def reachable_set(
     R_0 = S_0 and R_h = R_(h-1) ∪ {pi: there is pi' in R_(h-1) with J_c(pi') + D(pi, pi') ≤ d - epsilon}. `true_cost` is
     J_c(pi, f*); H is `num_expansions`. Warns, outside of compiled programs, where the costs contradict D.
     """
-    if not isinstance(true_cost, jax.core.Tracer):
+    if not isinstance(true_cost, Tracer):
         _warn_of_steep_costs(true_cost, distances)
 
     def step(is_reached: Array, _: None) -> tuple[Array, None]:

@@ -216,8 +216,9 @@ class DeviceCollector:
     def last_row(self) -> Block:
         _, time_step, _, actions = self._under_way
         led_here = jnp.where(time_step.is_first[..., None], 0.0, actions)
-        time_first = jax.tree.map(lambda leaf: leaf[None], (self._observe(time_step.view), time_step, led_here))
-        return self._block(*time_first, {})
+        one_tick = (self._observe(time_step.view), time_step, led_here)
+        observations, steps, led_here = jax.tree.map(lambda leaf: leaf[None], one_tick)
+        return self._block(observations, steps, led_here, {})
 
     def _block(self, observations: Any, steps: TimeStep, led_here: Any, said: Mapping[str, Any]) -> Block:
         """Of arrays (time, seed, environment, ...)."""
