@@ -4,7 +4,7 @@ import os as _os
 import time as _time
 from importlib import metadata as _metadata
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 STARTED = _time.perf_counter()
 """When this process began with anything of ours, as `time.perf_counter` counts."""

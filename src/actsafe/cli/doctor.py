@@ -53,14 +53,14 @@ class Doctor:
     """
 
     no_plan: Flag = False
-    """Do not time a plan of the demo's size, which has to be compiled first."""
+    """Do not time a decision, which has to be compiled first."""
 
     def run(self, arguments: Sequence[str]) -> int:
         """Print every finding."""
         console = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
         findings = [finding for check in (_python, _packages, _extras, _jax, _disk) for finding in _guarded(check)]
         if not self.no_plan and not any(finding.status is Status.BAD for finding in findings):
-            findings += _guarded(_timed_plan)
+            findings += _guarded(_timed_decision)
         table = Table(box=None, pad_edge=False)
         for name in ("check", "", "found"):
             table.add_column(name, overflow="fold")
@@ -95,9 +95,14 @@ def _guarded(check: Callable[[], Iterator[Finding]]) -> list[Finding]:
     try:
         findings.extend(check())
     except Exception as error:
+        if os.environ.get("ACTSAFE_DEBUG", "0") not in ("", "0"):
+            raise
         name = check.__name__.strip("_").replace("_", " ")
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        findings.append(Finding(name, Status.BAD, reason, "reinstall: pip install --force-reinstall actsafe"))
+        fix = "no cure is known; ACTSAFE_DEBUG=1 shows where it happened"
+        if isinstance(error, ModuleNotFoundError) and not (error.name or PACKAGE).startswith(PACKAGE):
+            fix = f"install the package {error.name}"
+        findings.append(Finding(name, Status.BAD, reason, fix))
     return findings
 
 
@@ -119,7 +124,7 @@ def _extras() -> Iterator[Finding]:
         missing = [r for r in _requirements(extra) if _package(r, Status.BAD, "").status is not Status.GOOD]
         found = "complete" if not missing else f"without {', '.join(_name(requirement) for requirement in missing)}"
         status = Status.OPTIONAL if missing else Status.GOOD
-        yield Finding(f"extra {extra}", status, found, f"pip install '{PACKAGE}[{extra}]'")
+        yield Finding(f"extra {extra}", status, found, f"in a checkout of actsafe: pip install '.[{extra}]'")
 
 
 def _requirements(extra: str | None) -> list[str]:
@@ -170,11 +175,8 @@ def _jax() -> Iterator[Finding]:
     devices = jax.devices()
     yield Finding("device", Status.GOOD, f"{len(devices)} x {devices[0].device_kind} ({jax.default_backend()})")
     if jax.default_backend() == "cpu" and (Path("/dev/nvidia0").exists() or shutil.which("nvidia-smi")):
-        fix = f"pip install '{PACKAGE}[cuda]', and leave JAX_PLATFORMS unset"
+        fix = "in a checkout of actsafe: pip install '.[cuda]', and leave JAX_PLATFORMS unset"
         yield Finding("accelerator", Status.OPTIONAL, "an NVIDIA GPU is here, and JAX does not use it", fix)
-    is_double = jax.numpy.zeros(()).dtype == "float64"
-    fix = "unset JAX_ENABLE_X64; the actsafe command switches double precision on itself"
-    yield Finding("float64", Status.GOOD if is_double else Status.BAD, "on" if is_double else "off", fix)
     yield _sums(jax)
     yield _cache(cache, jax_setup.cache_folder(), jax_setup.VARIABLE)
 
@@ -182,9 +184,10 @@ def _jax() -> Iterator[Finding]:
 def _sums(jax: ModuleType) -> Finding:
     """Whether a sum comes out right that some versions of jaxlib get wrong (see `actsafe.__init__`)."""
     count = 16_385
-    numbers = jax.numpy.arange(count, dtype=float)
-    rows = jax.numpy.stack([numbers, 0.0 * numbers, 0.0 * numbers], axis=1)
-    squares = jax.jit(jax.vmap(lambda row: jax.numpy.sum((jax.numpy.eye(3) @ row) ** 2)))(rows)
+    with jax.enable_x64(True):
+        numbers = jax.numpy.arange(count, dtype=float)
+        rows = jax.numpy.stack([numbers, 0.0 * numbers, 0.0 * numbers], axis=1)
+        squares = jax.jit(jax.vmap(lambda row: jax.numpy.sum((jax.numpy.eye(3) @ row) ** 2)))(rows)
     found, expected = float(squares[-1]), float((count - 1) ** 2)
     is_right = found == expected
     said = "right" if is_right else f"WRONG: got {found:.0f}, expected {expected:.0f}"
@@ -217,22 +220,16 @@ def _disk() -> Iterator[Finding]:
     yield Finding("this folder is writable", Status.GOOD if is_writable else Status.OPTIONAL, found, fix)
 
 
-def _timed_plan() -> Iterator[Finding]:
-    """Seconds to compile and milliseconds to make one plan of the demo."""
-    jax = importlib.import_module("jax")
-    runner = importlib.import_module("actsafe.training.runner")
-    config = importlib.import_module("actsafe.training.presets").demo()
-    agent = config.make_agent()
-    programs = runner.Programs(agent, config)
-    state, _ = programs.begin(jax.numpy.stack([jax.random.key(0)]), config.capacity_step)
-    model = programs.believe(state, config.capacity_step)
-    weights = agent.task_weights(config.objective.task)
+def _timed_decision() -> Iterator[Finding]:
+    """Seconds to compile, and milliseconds for each decision of an episode, of the smallest agent that plans."""
+    loop = importlib.import_module("actsafe.training.loop").make_loop(
+        importlib.import_module("actsafe.training.presets").PRESETS["tiny"]()
+    )
     started = time.perf_counter()
-    episode = programs.start(state, model, weights, jax.numpy.asarray(1), jax.numpy.asarray(0))
-    jax.block_until_ready(programs.advance(state, model, weights, episode, 1))
+    with loop.agent.precision():
+        state = loop.epoch(0, loop.begin(), loop.make_buffer()).train_state
+    loop.evaluate(state, loop.agent.tasks[0], 1, epoch=1, stream=1)
     compiled = time.perf_counter()
-    num_plans = 5
-    for _ in range(num_plans):
-        episode, _ = jax.block_until_ready(programs.advance(state, model, weights, episode, 1))
-    milliseconds = 1000 * (time.perf_counter() - compiled) / num_plans
-    yield Finding("one plan", Status.GOOD, f"{milliseconds:.0f} ms, after {compiled - started:.0f} s of compiling")
+    loop.evaluate(state, loop.agent.tasks[0], 1, epoch=1, stream=1)
+    milliseconds = 1000 * (time.perf_counter() - compiled) / loop.envs.spec.num_decisions
+    yield Finding("one plan", Status.GOOD, f"{milliseconds:.1f} ms, after {compiled - started:.0f} s of compiling")

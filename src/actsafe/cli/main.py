@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 # Factorisations here are small and many: with threads of its own the linear algebra library mostly waits for itself,
 # twenty times as long on a busy machine. Read once, when that library is loaded: before anything below.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# XLA would ask for a bug report where a program takes long to compile. What fails is raised, not only logged.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import actsafe
 from actsafe.cli.stopping import Stopped, StopRequests

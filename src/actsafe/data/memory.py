@@ -1,11 +1,12 @@
 """How much memory there is to put things into."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 import jax
+import psutil
 
-MEMINFO = Path("/proc/meminfo")
 CONTROL_GROUP = Path("/sys/fs/cgroup")
 
 
@@ -22,16 +23,24 @@ def free_device_bytes(device: Any = None) -> int:
 
 def free_host_bytes() -> int:
     """What this process can still take without swapping, within the limit of its container."""
-    free = []
-    if MEMINFO.exists():
-        lines = (line.split() for line in MEMINFO.read_text().splitlines())
-        free += [int(words[1]) * 1024 for words in lines if words[0] == "MemAvailable:"]
+    free = [_available()]
     limit = CONTROL_GROUP / "memory.max"
     if limit.exists() and (text := limit.read_text().strip()) != "max":
         used = int((CONTROL_GROUP / "memory.current").read_text())
         # Files that were read and are not needed at the moment give way.
         stat = dict(line.split() for line in (CONTROL_GROUP / "memory.stat").read_text().splitlines())
         free.append(int(text) - used + int(stat.get("inactive_file", 0)))
-    if not free:
-        raise RuntimeError(f"found neither {MEMINFO} nor {limit}, so that free memory is not known; this needs Linux.")
     return max(0, min(free))
+
+
+def _available() -> int:
+    """Of the machine: what psutil says, else the pages that hold nothing at all, else MemoryError."""
+    try:
+        return psutil.virtual_memory().available
+    except Exception as unknown:  # for instance without /proc, on Linux
+        try:
+            return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+        except (AttributeError, OSError, ValueError):
+            raise MemoryError(
+                f"how much memory is free is not known ({unknown}); psutil must be able to tell"
+            ) from None

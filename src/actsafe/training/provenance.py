@@ -4,11 +4,12 @@ import os
 import platform
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
+import psutil
 
 import actsafe
 from actsafe.problems.cores import num_cores
@@ -37,14 +38,25 @@ def accelerator() -> str | None:
 def command_line(arguments: Sequence[str] | None = None) -> str:
     """The command as it was typed, the home folder written as ~; `arguments` without the program's name."""
     program, typed = ("actsafe", list(arguments)) if arguments is not None else (Path(sys.argv[0]).name, sys.argv[1:])
-    home = str(Path.home())
+    home = os.path.expanduser("~")  # which in a container may be nobody's
     shortened = [part.replace(home, "~") if len(home) > 1 else part for part in typed]
     return shlex.join([program, *shortened]).strip()
 
 
-def session(command: str, first: int, unit: str = "episode") -> dict[str, Any]:
-    """One stretch of work on a run: from which episode (or other unit) on, by which command, on which machine."""
-    return {"command": command, "machine": machine(), f"first_{unit}": first}
+def session(command: str, first: int) -> dict[str, Any]:
+    """One stretch of work on a run: from which epoch on, by which command, on which machine."""
+    return {"command": command, "machine": machine(), "first_epoch": first}
+
+
+def changed_cores(sessions: Sequence[Mapping[str, Any]]) -> str:
+    """A sentence for people where the machine of the last session had another number of cores; else nothing."""
+    before, now = sessions[-1]["machine"].get("cores") if sessions else None, num_cores()
+    if before in (None, now):
+        return ""
+    return (
+        f"{now} core{'s' * (now > 1)} here, and {before} in the session before: sums may be split otherwise, so that "
+        "the last bits differ from a run that was not interrupted"
+    )
 
 
 def _cpu_model() -> str:
@@ -58,8 +70,8 @@ def _cpu_model() -> str:
 
 def _memory_gib() -> float | None:
     try:
-        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
-    except (ValueError, OSError, AttributeError):
+        return round(psutil.virtual_memory().total / 2**30, 1)
+    except Exception:  # psutil raises many kinds where a system does not say.
         return None
 
 

@@ -48,7 +48,9 @@ class Trainer:
     @property
     def notice(self) -> str:
         """What is said before the run starts; empty for small runs."""
-        return f"checkpoints need up to {size_text(self.disk_bytes)} on the disk" if self.disk_bytes > 2**26 else ""
+        disk = f"checkpoints need up to {size_text(self.disk_bytes)} on the disk" if self.disk_bytes > 2**26 else ""
+        cores = "" if self.folder.is_finished else provenance.changed_cores(self.folder.sessions())
+        return "\n".join(filter(None, (disk, cores)))
 
     def num_steps_from(self, epoch: int) -> int:
         """Simulator steps left from this epoch on, evaluations included, of one seed: what a progress bar counts."""
