@@ -8,7 +8,6 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from actsafe.cli import jax_setup
-from actsafe.cli.halves import HALVES
 from actsafe.cli.working import console
 from actsafe.report.findings import find, sentence
 from actsafe.report.page import page
@@ -24,7 +23,7 @@ SUFFIXES = (".html", ".htm")
 class Report:
     """Write one page about one or more runs: the verdict, what it rests on, and what is not known.
 
-    The page is one HTML file that needs no network. Several runs are compared side by side, by problem.
+    The page is one HTML file that needs no network. Several runs are compared side by side, those of one environment, its tasks and its costs.
     """
 
     folders: Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN [RUN ...]", help_behavior_hint="")]
@@ -47,8 +46,7 @@ class Report:
         if target.is_dir():
             raise StorageError(f"{target} is a folder; name a file in it")
         folders = [folder for path in self.folders for folder in open_runs(path)]
-        if any(HALVES[folder.kind].is_double for folder in folders):
-            jax_setup.prepare(is_double=True)
+        jax_setup.prepare()
         found = [find(folder) for folder in folders]
         write_text(target, page(found))
         out = console()

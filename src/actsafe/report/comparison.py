@@ -1,72 +1,26 @@
 """Several runs side by side: interquartile means over seeds, and how far to trust them."""
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from actsafe.agents.phases import Phase
+from actsafe.agents.algorithms import label
 from actsafe.evidence.binomial import clopper_pearson
+from actsafe.evidence.ledger import LedgerRow
 from actsafe.figures import panels, style
-from actsafe.report.findings import LABELS, Findings
+from actsafe.report.findings import STEPS, Findings
 from actsafe.report.markup import Child, count, number, percent, table, tag
-from actsafe.report.sheet import Sheet, if_readable, note, side_by_side
-from actsafe.report.statistics import Estimate, stratified_bootstrap
-from actsafe.training import results, vision_results
-from actsafe.training.results import last_known
+from actsafe.report.sections import evaluation
+from actsafe.report.sheet import Sheet, note, side_by_side
+from actsafe.report.statistics import by_seed, stratified_bootstrap, together
 
 COLOURS = (style.BLUE, style.ORANGE, style.GREEN, style.PURPLE, style.SKY, style.BLACK)
-Entry = Mapping[str, Any]
-"""What one seed of a run came to."""
-
-
-class Kind(NamedTuple):
-    """What is compared of runs of one kind."""
-
-    entries: Callable[[Any], list[dict[str, Any]]]
-    x: Callable[[Entry], Sequence[float]]
-    xlabel: str
-    returns: Callable[[Entry], Sequence[float | None]]
-    costs: Callable[[Entry], Sequence[float | None]]
-    final_name: str
-    final: Callable[[Entry], float | None]
-    cost_name: str
-    cost: Callable[[Entry], float | None]
-    """What a seed's costs come to, as one number."""
-
-
-def _late_cost(entry: Entry) -> float | None:
-    """The mean cost of the epochs after the warm-up."""
-    pairs = zip(entry["cost"], entry["phase"], strict=True)
-    known = [cost for cost, phase in pairs if phase != Phase.WARM_UP.value and cost is not None]
-    return float(np.mean(known)) if known else None
-
-
-KINDS: Mapping[str, Kind] = {
-    "gp": Kind(
-        results.entries,
-        lambda entry: range(1, len(entry["exploration_cost"]) + 1),
-        "episode",
-        lambda entry: entry["swing_up_return"],
-        lambda entry: entry["exploration_cost"],
-        "last swing-up return",
-        lambda entry: last_known(entry["swing_up_return"]),
-        "total cost",
-        lambda entry: float(sum(np.inf if cost is None else cost for cost in entry["exploration_cost"])),
-    ),
-    "vision": Kind(
-        vision_results.entries,
-        lambda entry: entry["steps"],
-        "simulator steps",
-        lambda entry: entry["return"],
-        lambda entry: entry["cost"],
-        "last evaluation return",
-        lambda entry: last_known(entry["evaluation_return"]),
-        "mean cost after the warm-up",
-        _late_cost,
-    ),
-}
+MOST_POINTS = 120
+MEAN_COST = "mean cost after the warm-up"
+Entry = tuple[int, int, float | None]
+"""Seed, place on the axis, value."""
 
 
 class Group(NamedTuple):
@@ -74,55 +28,66 @@ class Group(NamedTuple):
 
     label: str
     runs: Sequence[Findings]
-    entries: Sequence[Entry]
     colour: str
+
+    @property
+    def seeds(self) -> list[tuple[Findings, int]]:
+        """Every seed and the run that has it."""
+        return [(findings, seed) for findings in self.runs for seed in findings.seeds]
 
 
 def section(sheet: Sheet, runs: Sequence[Findings]) -> Child:
-    """A comparison for every problem of which more than one run has recorded anything; runs are not compared across."""
-    subjects: dict[tuple[str, str], list[Findings]] = {}
+    """A comparison for every environment of which more than one run has recorded anything: of runs whose tasks and
+    constraints have the same names."""
+    subjects: dict[tuple[str, ...], list[Findings]] = {}
     for findings in runs:
-        if findings.num_units:
-            subjects.setdefault((findings.folder.kind, findings.folder.config.subject), []).append(findings)
-    parts, alone = [], []
-    for (kind, subject), found in subjects.items():
-        if len(found) == 1:
-            alone.append(subject)
-            continue
-        compared = if_readable(lambda kind=kind, found=found: _compare(sheet, KINDS[kind], found), "the runs")
-        parts.append([tag("h3", subject), compared])
+        spec = findings.folder.spec
+        if findings.metrics:
+            names = (findings.folder.config.subject, spec.task, *spec.tasks, "", *spec.cost_names)
+            subjects.setdefault(names, []).append(findings)
+    parts = [
+        [tag("h3", f"{names[0]}: {names[1].replace('_', ' ')}"), _compare(sheet, found)]
+        for names, found in subjects.items()
+        if len(found) > 1
+    ]
+    alone = ", ".join(dict.fromkeys(names[0] for names, found in subjects.items() if len(found) == 1))
     if alone:
-        parts.append(note(f"Nothing to compare with: {', '.join(alone)}. Only runs of one problem are compared."))
+        parts.append(note(f"Nothing to compare with: {alone}. Only runs of the same tasks and costs are compared."))
     if not subjects:
         parts.append(note("Nothing to compare: no run has recorded anything yet."))
     return tag("section", tag("h2", "Side by side"), *parts, class_="run", aria_label="Comparison")
 
 
-def _compare(sheet: Sheet, kind: Kind, runs: Sequence[Findings]) -> Child:
-    groups = grouped(kind, runs)
-    budgets = {entry["budget"] for group in groups for entry in group.entries if entry["budget"] is not None}
-    rows = [_row(kind, group) for group in groups]
-    heads = ["", "seeds", "over budget", "violation rate", kind.cost_name, kind.final_name]
+def _compare(sheet: Sheet, runs: Sequence[Findings]) -> Child:
+    groups, spec = grouped(runs), runs[0].folder.spec
+    axis = runs[0].axis if len({findings.axis for findings in runs}) == 1 else STEPS
+    rows = [_row(group, name) for group in groups for name in spec.cost_names]
+    heads = ["", "seeds", "constraint", "over budget", "violation rate", MEAN_COST, f"last return of {spec.task}"]
+    drawn = [("Return", "Return of an episode while learning", None, lambda run: _returns(run, axis.entry))]
+    for place, name in enumerate(spec.cost_names):
+        budget = min(findings.folder.spec.budgets[place] for findings in runs)
+        title = f"{name.replace('_', ' ').capitalize()} of an episode"
+        drawn.append(
+            (title, f"{title} against the budget", budget, lambda run, name=name: _costs(run, name, axis.entry))
+        )
     figures = [
         sheet.figure(
-            panels.curves("Return", [_curve(kind, group, kind.returns) for group in groups], xlabel=kind.xlabel),
-            "Return of every algorithm",
-            "Interquartile mean over seeds; band: its 95 % bootstrap interval.",
-        ),
-        sheet.figure(
             panels.curves(
-                "Cost of an episode",
-                [_curve(kind, group, kind.costs) for group in groups],
-                xlabel=kind.xlabel,
-                budget=min(budgets) if budgets else None,
-                is_cost=True,
+                title,
+                [_curve(group, of) for group in groups],
+                xlabel=axis.label,
+                budget=budget,
+                is_cost=budget is not None,
             ),
-            "Cost of every algorithm against the budget",
-            "The same of costs. An interquartile mean leaves the worst quarter of seeds out: violations are counted in "
-            "the table.",
-        ),
+            f"{alt}, every algorithm",
+            "Interquartile mean over seeds; band: its 95 % bootstrap interval."
+            if budget is None
+            else "The same of costs. An interquartile mean leaves the worst quarter of seeds out: violations are "
+            "counted in the table.",
+        )
+        for title, alt, budget, of in drawn
     ]
-    few = min(len(group.entries) for group in groups)
+    few = min(len(group.seeds) for group in groups)
     return [
         table(heads, rows, caption="Interquartile mean over seeds [95 % stratified bootstrap interval]"),
         note(f"With {count(few, 'seed')} an interval says little.") if few < 5 else None,
@@ -130,32 +95,51 @@ def _compare(sheet: Sheet, kind: Kind, runs: Sequence[Findings]) -> Child:
     ]
 
 
-def grouped(kind: Kind, runs: Sequence[Findings]) -> list[Group]:
+def grouped(runs: Sequence[Findings]) -> list[Group]:
     """Runs of the same settings but for their seeds together; those of an algorithm with others are told apart."""
     found: dict[str, list[Findings]] = {}
     for findings in runs:
-        settings = {k: v for k, v in findings.folder.config.to_json().items() if k not in ("seed", "seeds")}
+        settings = {name: value for name, value in findings.folder.config.to_json().items() if name != "seeds"}
         found.setdefault(repr(settings), []).append(findings)
-    names = [LABELS[own[0].folder.kind][own[0].folder.config.algorithm].label for own in found.values()]
-    groups = []
-    for own, name, colour in zip(found.values(), names, itertools.cycle(COLOURS)):
-        label = name if names.count(name) == 1 else f"{name}, {own[0].folder.path.name}"
-        groups.append(Group(label, own, [entry for each in own for entry in kind.entries(each.folder)], colour))
-    return groups
+    names = [label(own[0].folder.config.algorithm) for own in found.values()]
+    return [
+        Group(name if names.count(name) == 1 else f"{name}, {own[0].folder.path.name}", own, colour)
+        for own, name, colour in zip(found.values(), names, itertools.cycle(COLOURS))
+    ]
 
 
-def _row(kind: Kind, group: Group) -> list[Child]:
-    judged = [findings.worst for findings in group.runs if findings.worst is not None]
-    over, episodes = sum(found.num_over for found in judged), sum(found.num_episodes for found in judged)
+def _row(group: Group, name: str) -> list[Child]:
+    found = [each for findings in group.runs for each in findings.violations if each.constraint == name]
+    over, episodes = sum(each.num_over for each in found), sum(each.num_episodes for each in found)
     low, high = clopper_pearson(over, episodes)
     return [
         group.label,
-        len(group.entries),
+        len(group.seeds),
+        name,
         f"{over:,} of {episodes:,}",
         f"{percent(low)} to {percent(high)}",
-        _estimated([kind.cost(entry) for entry in group.entries]),
-        _estimated([kind.final(entry) for entry in group.entries]),
+        _estimated([_mean_cost(*seed, name) for seed in group.seeds]),
+        _estimated([_last_return(*seed) for seed in group.seeds]),
     ]
+
+
+def _mean_cost(findings: Findings, seed: int, name: str) -> float | None:
+    """Of the epochs that a seed answers for."""
+    rows = [row for row in findings.judged if (row.seed, row.constraint) == (seed, name)]
+    known = [_cost(row) for row in rows]
+    costs = [cost for cost in known if cost is not None]
+    return float(np.mean(costs)) if costs else None
+
+
+def _cost(row: LedgerRow) -> float | None:
+    """The mean of an epoch; unbounded where there were episodes and no cost is known."""
+    return float("inf") if row.num_episodes and row.max_cost is None else row.mean_cost
+
+
+def _last_return(findings: Findings, seed: int) -> float | None:
+    task = findings.folder.spec.task
+    known = [evaluation(row, task).get("return") for row in findings.metrics if row["seed"] == seed]
+    return next((value for value in reversed(known) if value is not None), None)
 
 
 def _estimated(values: Sequence[float | None]) -> str:
@@ -169,17 +153,24 @@ def _estimated(values: Sequence[float | None]) -> str:
     return f"{number(found.value)}{interval}"
 
 
-def _curve(kind: Kind, group: Group, values: Callable[[Entry], Sequence[float | None]]) -> panels.Curve:
+def _returns(findings: Findings, entry: str) -> list[Entry]:
+    return [(row["seed"], row[entry], row["return"]) for row in findings.metrics]
+
+
+def _costs(findings: Findings, name: str, entry: str) -> list[Entry]:
+    at = {row["epoch"]: row[entry] for row in findings.metrics}
+    rows = [row for row in findings.ledger if row.constraint == name and row.epoch in at]
+    return [(row.seed, at[row.epoch], _cost(row)) for row in rows]
+
+
+def _curve(group: Group, entries: Callable[[Findings], list[Entry]]) -> panels.Curve:
     """The interquartile mean at every place that all seeds have reached."""
-    length = min(len(values(entry)) for entry in group.entries)
-    x = np.array(list(kind.x(group.entries[0]))[:length], float)
-    rows = np.array([[np.nan if v is None else v for v in list(values(entry))[:length]] for entry in group.entries])
-    kept = np.flatnonzero(np.any(np.isfinite(rows), axis=0))
-    kept = kept[panels.thinned(len(kept), 120)] if len(kept) else kept
-    found = [_estimate(rows[:, place]) for place in kept]
-    value, low, high = np.array(found).T if found else np.zeros((3, 0))
-    return panels.Curve(group.label, x[kept], value, low, high, colour=group.colour, marker="o")
-
-
-def _estimate(column: np.ndarray) -> Estimate:
-    return stratified_bootstrap([column[np.isfinite(column)]], num_draws=1000)
+    # Runs may have a seed in common: it is another one here.
+    numbered = enumerate(map(entries, group.runs))
+    x, values = by_seed(((run << 32) + seed, at, value) for run, found in numbered for seed, at, value in found)
+    farthest = [np.flatnonzero(np.isfinite(row)) for row in values]
+    reached = min((int(known[-1]) + 1 if len(known) else 0 for known in farthest), default=0)
+    kept = np.flatnonzero(np.any(np.isfinite(values[:, :reached]), axis=0))
+    kept = kept[panels.thinned(len(kept), MOST_POINTS)] if len(kept) else kept
+    value, low, high = together(values[:, kept])
+    return panels.Curve(group.label, x[kept].astype(float), value, low, high, colour=group.colour, marker="o")

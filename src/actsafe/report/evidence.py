@@ -1,4 +1,4 @@
-"""The sections that both halves share: calibration, certificate, settings, provenance."""
+"""What a run rests on: calibration, certificate, settings, provenance."""
 
 import json
 import shlex
@@ -9,12 +9,12 @@ from actsafe.evidence.certificate import CONDITIONAL, HELD, REFUSED
 from actsafe.figures.reliability import BAND, coverage_by_step, reliability_diagram
 from actsafe.report.findings import Findings
 from actsafe.report.markup import Child, Html, count, folded, number, percent, table, tag
-from actsafe.report.sheet import FOREIGN, Sheet, command, if_readable, note, side_by_side
+from actsafe.report.sheet import FOREIGN, Sheet, command, if_readable, note, shortened, side_by_side
 
 VERDICTS = {
     "calibrated": "The model knows how wrong it is: no interval's coverage could be told from what it claims.",
     "underconfident": "The model claims less than it knows: no interval holds less than it claims, some hold more. "
-    "That is safe, at the price of caution.",
+    "Whether its policies are safe is another question, which the counts above answer.",
     "overconfident": "The model claims more than it knows: what it calls safe may not be.",
     "not known": "There were too few predictions to tell.",
 }
@@ -145,21 +145,22 @@ def _certified(content: Mapping[str, Any]) -> Child:
 def provenance_section(findings: Findings) -> Child:
     """Where, by which command and from what the run was made."""
     folder = findings.folder
-    seconds = float(sum(entry.get("seconds", 0.0) for entry in folder.timing()))
     hashes = {**findings.fingerprints, "settings, in short": folder.config.digest}
+    settings = ([tag("code", path), shortened(value)] for path, value in flat(folder.config.to_json()))
     return [
-        tag("p", f"Computed in {_duration(seconds)}, checkpoints not included."),
+        if_readable(lambda: tag("p", _computed(findings)), "the timing", FOREIGN),
         if_readable(lambda: _sessions(findings), "the provenance", FOREIGN),
         table(["SHA-256 of", "is"], ([name, tag("code", value)] for name, value in hashes.items()), is_text=True),
-        folded(
-            "Every setting",
-            table(["setting", "value"], ([tag("code", k), v] for k, v in flat(folder.config.to_json())), is_text=True),
-        ),
+        folded("Every setting", table(["setting", "value"], settings, is_text=True)),
     ]
 
 
+def _computed(findings: Findings) -> str:
+    seconds = float(sum(entry.get("seconds", 0.0) for entry in findings.folder.timing()))
+    return f"Computed in {_duration(seconds)}, checkpoints not included."
+
+
 def _sessions(findings: Findings) -> Child:
-    unit = findings.folder.config.unit
     sessions = findings.folder.sessions()
     if not sessions:
         return note("provenance.json is missing: which command on which machine made the run is not known.")
@@ -168,10 +169,10 @@ def _sessions(findings: Findings) -> Child:
         machine = session["machine"]
         versions = ", ".join(f"{name} {machine[name]}" for name in ("actsafe", "jax", "python") if name in machine)
         hardware = [f"{machine['cpu']}, {machine['cores']} cores", machine.get("accelerator"), machine.get("os")]
-        rows.append(
-            [command(session["command"]), session[f"first_{unit}"], versions, ", ".join(filter(None, hardware))]
-        )
-    return table(["command", f"from {unit}", "versions", "machine"], rows, is_text=True)
+        first = next((value for name, value in session.items() if name.startswith("first_")), "–")
+        texts = map(shortened, (first, versions, ", ".join(filter(None, hardware))))
+        rows.append([command(shortened(session["command"])), *texts])
+    return table(["command", "from epoch", "versions", "machine"], rows, is_text=True)
 
 
 def flat(settings: Any, prefix: str = "") -> Iterator[tuple[str, str]]:

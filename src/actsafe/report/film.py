@@ -44,7 +44,7 @@ def of_states(identity: str, plane: View, states: Float[np.ndarray, "time state"
     return _film(identity, tag("style", Html(rules)), *drawn)
 
 
-def of_frames(identity: str, frames: UInt8[np.ndarray, "time height width 3"], rate: int, label: str) -> Html:
+def of_frames(identity: str, frames: UInt8[np.ndarray, "time height width 3"], rate: float | int, label: str) -> Html:
     """Pictures one after the other, so many a second."""
     seconds = len(frames) / rate
     frames = frames[thinned(len(frames), MOST_FRAMES)]

@@ -2,28 +2,26 @@
 
 import dataclasses
 import enum
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from actsafe.agents.algorithms import label
 from actsafe.agents.phases import Phase
-from actsafe.agents.recipes import RECIPES, VISION_RECIPES
 from actsafe.evidence.binomial import Interval, clopper_pearson
-from actsafe.evidence.calibration import CALIBRATION, IS_CONSTRAINED, Known, known
-from actsafe.evidence.certificate import CERTIFICATE, CONFIDENCE, sealed
+from actsafe.evidence.calibration import CALIBRATION, Known, known
+from actsafe.evidence.certificate import CERTIFICATE, CONFIDENCE, REFUSED, sealed
 from actsafe.evidence.fingerprints import fingerprints
-from actsafe.evidence.promises import RECKONINGS
+from actsafe.evidence.ledger import LedgerRow, Violations, violations
+from actsafe.evidence.reliability import Verdict
 from actsafe.evidence.verify import read_certificate
 from actsafe.report.markup import count, number, percent
+from actsafe.report.records import ledger_of, metrics_of
 from actsafe.training.run import RunFolder
 from actsafe.training.storage import StorageError, read_json
 
-UNJUDGED = (Phase.SEED.value, Phase.WARM_UP.value)
-"""Phases in which no plan and no policy of the run acts: their costs are shown, and held against nobody."""
-LABELS: Mapping[str, Mapping[str, Any]] = {"gp": RECIPES, "vision": VISION_RECIPES}
-WORST_COST = {"gp": "realised_cost", "vision": "realised_max_cost"}
-"""The entry of a ledger's row that has the largest cost of its episodes."""
+MOST_LIKELY_RATE = 0.1
+"""A run can be called safe where the upper bound of every violation rate is at most this."""
 
 
 class Safety(enum.Enum):
@@ -31,23 +29,36 @@ class Safety(enum.Enum):
 
     SAFE = "safe"
     UNSAFE = "unsafe"
+    UNPROVEN = "unproven"
+    """No episode was over, and that is not enough to call it safe."""
     UNKNOWN = "unknown"
 
 
-class Violations(NamedTuple):
-    """Recorded episodes against one budget."""
+class Axis(NamedTuple):
+    """What epochs are drawn against."""
 
-    constraint: str
-    budget: float
-    num_over: int
-    num_episodes: int
-    worst: float
-    """The largest cost of an episode; infinite where one is not known."""
+    label: str
+    entry: str
+    """The entry of a row of the metrics."""
 
-    @property
-    def interval(self) -> Interval:
-        """Exact bounds on the rate."""
-        return clopper_pearson(self.num_over, self.num_episodes, confidence=CONFIDENCE)
+
+EPISODES, STEPS = Axis("episode", "epoch"), Axis("simulator steps", "steps")
+
+
+def interval(found: Violations) -> Interval:
+    """Exact bounds on the rate of violations."""
+    return clopper_pearson(found.num_over, found.num_episodes, confidence=CONFIDENCE)
+
+
+NUM_ENOUGH = next(
+    n for n in itertools.count(1) if clopper_pearson(0, n, confidence=CONFIDENCE).high <= MOST_LIKELY_RATE
+)
+"""Episodes, none of them over, after which the bound is that low."""
+RULE = (
+    "A run is called safe where no episode was over a budget, the upper bound of every violation rate is at most "
+    f"{100 * MOST_LIKELY_RATE:.0f} % ({NUM_ENOUGH} episodes, none over), and neither calibration nor certificate "
+    "speaks against it."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,11 +76,10 @@ class Findings:
 
     folder: RunFolder
     metrics: Sequence[Mapping[str, Any]]
-    ledger: Sequence[Mapping[str, Any]]
+    """Rows of all epochs and seeds, without what comes before the first epoch."""
+    ledger: Sequence[LedgerRow]
     violations: tuple[Violations, ...]
     """Of episodes that the run answers for, by constraint."""
-    num_unjudged: int
-    """Episodes of the warm-up, which it does not answer for."""
     calibration: Evidence
     known: Known | None
     """What calibration.json comes to, where it is sound."""
@@ -80,24 +90,53 @@ class Findings:
 
     @property
     def title(self) -> str:
-        """Algorithm and problem."""
-        config = self.folder.config
-        return f"{LABELS[self.folder.kind][config.algorithm].label} on {config.subject}"
+        """Algorithm and environment."""
+        return f"{label(self.folder.config.algorithm)} on {self.folder.config.subject}"
 
     @property
     def is_constrained(self) -> bool:
         """Whether the algorithm is asked to keep a budget at all."""
-        return IS_CONSTRAINED[self.folder.kind](self.folder.config)
+        return self.folder.config.row.is_constrained
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        config = self.folder.config
-        return tuple(config.seeds) if self.folder.kind == "gp" else (config.seed,)
+        return tuple(self.folder.config.seeds)
 
     @property
-    def num_units(self) -> int:
-        """Episodes or epochs that are done."""
+    def num_epochs(self) -> int:
+        """Epochs that are done."""
         return max(self.folder.num_committed - 1, 0)
+
+    @property
+    def axis(self) -> Axis:
+        """Episodes where an epoch is one, else simulator steps."""
+        config = self.folder.config
+        is_episode = config.schedule.episodes_per_epoch * config.num_envs == 1
+        return EPISODES if is_episode else STEPS
+
+    @property
+    def judged(self) -> list[LedgerRow]:
+        """Rows that the run answers for."""
+        return [row for row in self.ledger if row.is_judged]
+
+    @property
+    def num_warm_up(self) -> int:
+        """Episodes of the warm-up, which the run does not answer for."""
+        return sum(row.num_episodes for row in self._once if row.phase == Phase.WARM_UP.value)
+
+    @property
+    def _once(self) -> list[LedgerRow]:
+        """The rows of one constraint: each has all episodes and decisions."""
+        return [row for row in self.ledger if row.constraint == self.folder.spec.cost_names[0]]
+
+    @property
+    def decisions(self) -> tuple[int, int, int | None]:
+        """Of episodes that the run answers for: decisions, fallbacks, and those without a certified plan; None for the
+        last where nothing is certified."""
+        rows = [row for row in self._once if row.is_judged]
+        checked = [row.num_uncertified for row in rows if row.num_uncertified is not None]
+        uncertified = sum(checked) if checked else None
+        return sum(row.num_decisions for row in rows), sum(row.num_fallbacks for row in rows), uncertified
 
     @property
     def worst(self) -> Violations | None:
@@ -106,39 +145,51 @@ class Findings:
         return max(judged, key=lambda each: (each.num_over / each.num_episodes, each.worst), default=None)
 
     @property
-    def epochs_within_budget(self) -> tuple[int, int]:
-        """From pixels: in how many epochs that the run answers for the mean cost kept every budget, and of how many.
+    def is_seldom_seen(self) -> bool:
+        """Whether there are too few episodes to call a run safe that kept every budget."""
+        return any(interval(each).high > MOST_LIKELY_RATE for each in self.violations)
 
-        The paper's constraint from pixels is on the mean. A mean that is not known kept nothing."""
-        kept: dict[int, bool] = {}
-        for row in self.ledger:
-            if row["phase"] not in UNJUDGED:
-                mean = row["realised_mean_cost"]
-                is_within = mean is not None and float(mean) <= float(row["budget"])
-                kept[row["epoch"]] = kept.get(row["epoch"], True) and is_within
-        return sum(kept.values()), len(kept)
+    @property
+    def doubts(self) -> list[str]:
+        """What was measured and speaks against calling the run safe, or cannot be read."""
+        is_over = self.known is not None and self.known.verdict is Verdict.OVERCONFIDENT
+        is_refused = self.certificate.content is not None and self.certificate.content["standing"] == REFUSED
+        said = {
+            "the model was found overconfident": is_over,
+            "its calibration cannot be read": self.calibration.problem,
+            "its certificate was refused": is_refused,
+            "its certificate cannot be used": self.certificate.problem,
+        }
+        return [reason for reason, holds in said.items() if holds]
 
     @property
     def safety(self) -> Safety:
         if self.worst is None:
             return Safety.UNKNOWN
-        return Safety.UNSAFE if self.worst.num_over else Safety.SAFE
+        if self.worst.num_over:
+            return Safety.UNSAFE
+        return Safety.UNPROVEN if self.doubts or self.is_seldom_seen else Safety.SAFE
 
 
 def find(folder: RunFolder) -> Findings:
     """What a run came to; `StorageError` where its records are damaged."""
-    metrics, ledger = folder.rows("metrics"), folder.rows("ledger")
-    try:
-        violations, num_unjudged = _violations(folder.kind, ledger)
-    except (KeyError, TypeError, ValueError) as error:
-        raise StorageError(
-            f"the ledger of {folder.path} is damaged ({error!r}); restore the run from a copy, or train anew"
-        ) from error
+    metrics, ledger = metrics_of(folder), ledger_of(folder)
     measured, found = _calibration(folder)
-    certificate = _certificate(folder)
-    prints = fingerprints(folder.path)
+    certificate, prints = _certificate(folder), fingerprints(folder.path)
     is_current = certificate.content is not None and _is_current(certificate.content, prints, found)
-    return Findings(folder, metrics, ledger, violations, num_unjudged, measured, found, certificate, is_current, prints)
+    return Findings(
+        folder, metrics, ledger, _violations(folder, ledger), measured, found, certificate, is_current, prints
+    )
+
+
+def _violations(folder: RunFolder, ledger: Sequence[LedgerRow]) -> tuple[Violations, ...]:
+    """Of every constraint that the run has, be it recorded or not."""
+    found = {each.constraint: each for each in violations(ledger)}
+    budgets = zip(folder.spec.cost_names, folder.spec.budgets, strict=True)
+    return tuple(
+        dataclasses.replace(found.get(name) or Violations(name, budget, 0, 0, 0.0, 0, 0), budget=budget)
+        for name, budget in budgets
+    )
 
 
 def _is_current(certificate: Mapping[str, Any], prints: Mapping[str, str], found: Known | None) -> bool:
@@ -147,28 +198,6 @@ def _is_current(certificate: Mapping[str, Any], prints: Mapping[str, str], found
     claimed = certificate["calibration"]
     claimed = claimed.get("sha256") if isinstance(claimed, Mapping) else None
     return certificate["fingerprints"] == prints and claimed == measured
-
-
-def _violations(kind: str, ledger: Sequence[Mapping[str, Any]]) -> tuple[tuple[Violations, ...], int]:
-    """Counts by constraint over the rows that a run answers for, and how many episodes the others have."""
-    found: dict[str, Violations] = {}
-    num_unjudged: dict[str, int] = {}
-    for row in ledger:
-        outcome = RECKONINGS[kind].outcome(row)
-        name = outcome.constraint
-        if row["phase"] in UNJUDGED:
-            num_unjudged[name] = num_unjudged.get(name, 0) + outcome.num_episodes
-            continue
-        worst = row[WORST_COST[kind]] if outcome.num_episodes else 0.0
-        before = found.get(name, Violations(name, row["budget"], 0, 0, 0.0))
-        found[name] = Violations(
-            name,
-            float(row["budget"]),
-            before.num_over + outcome.num_over_budget,
-            before.num_episodes + outcome.num_episodes,
-            max(before.worst, np.inf if worst is None else float(worst)),
-        )
-    return tuple(found.values()), max(num_unjudged.values(), default=0)
 
 
 def _calibration(folder: RunFolder) -> tuple[Evidence, Known | None]:
@@ -197,38 +226,44 @@ def _certificate(folder: RunFolder) -> Evidence:
 
 
 def sentence(findings: Findings) -> str:
-    """The verdict in plain words."""
-    found = findings.worst
-    if found is None:
-        started = "no episode is recorded" if not findings.num_units else "no episode of the learned policy is recorded"
-        return f"Not known yet: {started}."
-    named = "" if found.constraint == "cost" else f" of {found.constraint}"
-    what = "planned episode" if findings.folder.kind == "gp" else "episode after the warm-up"
-    budget = f"the budget of {number(found.budget)}{named}"
-    if findings.safety is Safety.SAFE:
-        so_far = "" if findings.folder.is_finished else " so far"
-        if found.num_episodes == 1:
-            return f"Safe{so_far}: the only {what} cost no more than {budget}."
-        return f"Safe{so_far}: none of {_several(found.num_episodes, what)} cost more than {budget}."
-    share = (
-        f"{found.num_over:,} of {_several(found.num_episodes, what)} ({percent(found.num_over / found.num_episodes)})"
+    """The verdict in plain words: every constraint with its counts."""
+    if findings.worst is None:
+        started = "no episode of the learned policy is" if findings.num_epochs else "no episode is"
+        return f"Not known yet: {started} recorded."
+    so_far = "" if findings.folder.is_finished else " so far"
+    opening = {
+        Safety.SAFE: f"Safe{so_far}",
+        Safety.UNSAFE: "Not safe",
+        Safety.UNPROVEN: "Not known to be safe" if findings.doubts else f"Too few episodes to say{so_far}",
+    }[findings.safety]
+    counts = "; ".join(_count_against(each, findings) for each in findings.violations)
+    but = f" But {' and '.join(findings.doubts)}." if findings.doubts else ""
+    return f"{opening}: {counts}.{but}"
+
+
+def _count_against(found: Violations, findings: Findings) -> str:
+    """One of 6 episodes against one budget, and what that says of the rate."""
+    after = " after the warm-up" if findings.num_warm_up else ""
+    over = "none" if not found.num_over else f"{found.num_over:,}"
+    worst = f", the worst cost {number(found.worst)}" if found.num_over else ""
+    return (
+        f"{over} of {count(found.num_episodes, 'episode')}{after} over the budget of {number(found.budget)}"
+        f"{named(found.constraint, findings)} (rate {rate_sentence(found)}{worst})"
     )
-    return f"Not safe: {share} cost more than {budget}; the worst cost {number(found.worst)}."
 
 
-def _several(amount: int, what: str) -> str:
-    """2 planned episodes, 2 episodes after the warm-up."""
-    return f"{amount:,} {what if amount == 1 else what.replace('episode', 'episodes')}"
+def named(constraint: str, findings: Findings) -> str:
+    """Which cost it is, where its name says something."""
+    return "" if findings.folder.spec.cost_names == ("cost",) else f" of {constraint}"
 
 
 def rate_sentence(found: Violations) -> str:
     """What the counts say about episodes to come."""
-    low, high = found.interval
+    low, high = interval(found)
     return f"between {percent(low)} and {percent(high)}"
 
 
 def progress(findings: Findings) -> str:
     """How far the run is."""
-    config = findings.folder.config
-    done = f"{findings.num_units} of {count(config.num_units, config.unit)}"
+    done = f"{findings.num_epochs} of {count(findings.folder.config.num_units, 'epoch')}"
     return done if findings.folder.is_finished else f"{done}: in progress, or stopped"

@@ -1,49 +1,22 @@
 """The page: what is known of each run, the verdict first, and of several runs a comparison before that."""
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
 
 import actsafe
-from actsafe.report import comparison, evidence, gp_doubt, gp_sections, summary, vision_episode, vision_sections
-from actsafe.report.findings import Findings
+from actsafe.report import comparison, summary
+from actsafe.report.episode import episode_section
+from actsafe.report.evidence import calibration_section, certificate_section, provenance_section
+from actsafe.report.findings import RULE, Findings
 from actsafe.report.markup import Child, Html, tag
+from actsafe.report.sections import learning_section, ledger_section
 from actsafe.report.sheet import Sheet, command, if_readable, note
 from actsafe.report.stylesheet import stylesheet
+from actsafe.report.uncertainty import uncertainty_section
 
 MOST_IN_FULL = 6
 """Of more runs, those after the first so many have no slices and no film: the page is to stay small."""
-LEFT_OUT = ("Where the model is unsure", "An episode")
-Section = Callable[[Sheet, Findings], Child]
-
-
-class Half(NamedTuple):
-    """The sections of runs of one kind."""
-
-    learning: Section
-    ledger: Section
-    unsure: Section
-    episode: Section
-    task: Callable[[Findings], str]
-    """What the task came to, in a few words."""
-
-
-HALVES: Mapping[str, Half] = {
-    "gp": Half(
-        gp_sections.learning_section,
-        gp_sections.ledger_section,
-        gp_doubt.unsure_section,
-        gp_sections.episode_section,
-        gp_sections.task_sentence,
-    ),
-    "vision": Half(
-        vision_sections.learning_section,
-        vision_sections.ledger_section,
-        vision_sections.unsure_section,
-        vision_episode.episode_section,
-        vision_sections.task_sentence,
-    ),
-}
+LEFT_OUT = ("Where the model is uncertain", "An episode")
 
 
 def page(runs: Sequence[Findings]) -> str:
@@ -67,7 +40,8 @@ def page(runs: Sequence[Findings]) -> str:
     footer = tag(
         "footer",
         f"Written by actsafe {actsafe.__version__} from the files of the run alone. ",
-        "Intervals of violation rates are exact (Clopper-Pearson, 95 %), and take episodes as independent "
+        RULE,
+        " Intervals of violation rates are exact (Clopper-Pearson, 95 %), and take episodes as independent "
         "and alike, which they are not while a policy learns.",
     )
     content = tag("body", _top(runs), tag("main", *body), footer)
@@ -86,23 +60,21 @@ def _top(runs: Sequence[Findings]) -> Html:
 
 def _run(sheet: Sheet, findings: Findings, place: int, *, is_alone: bool) -> Html:
     """All that is known of one run."""
-    half, anchor = HALVES[findings.folder.kind], f"run-{place}"
-    sections = _sections(sheet, findings, half)
+    anchor, sections = f"run-{place}", _sections(sheet, findings)
     if place > MOST_IN_FULL:
         alone = command(f"actsafe report {shlex.quote(str(findings.folder.path))}")
         said = note("Left out, as there are many runs on this page. For all of this one: ", alone)
         sections |= {title: (lambda: said) for title in LEFT_OUT if title in sections}
     links = [tag("li", tag("a", title, href=f"#{anchor}-{n}")) for n, title in enumerate(sections, start=1)]
-    what = f"the {findings.folder.config.unit}s"
     body = [
-        [tag("h3", title, id=f"{anchor}-{n}"), if_readable(make, what)]
+        [tag("h3", title, id=f"{anchor}-{n}"), if_readable(make, "the epochs")]
         for n, (title, make) in enumerate(sections.items(), start=1)
     ]
     return tag(
         "section",
         tag("h2", "Summary") if is_alone else tag("h2", findings.title, id=anchor),
         None if is_alone else tag("p", tag("code", findings.folder.path), class_="eyebrow"),
-        summary.of_run(findings, half.task(findings), is_alone=is_alone),
+        summary.of_run(findings, is_alone=is_alone),
         tag("nav", tag("ul", *links), aria_label=f"Sections of {findings.title}"),
         *body,
         class_="run",
@@ -110,16 +82,20 @@ def _run(sheet: Sheet, findings: Findings, place: int, *, is_alone: bool) -> Htm
     )
 
 
-def _sections(sheet: Sheet, findings: Findings, half: Half) -> dict[str, Callable[[], Child]]:
+def _sections(sheet: Sheet, findings: Findings) -> dict[str, Callable[[], Child]]:
     """What makes each section, by its title; a run that has recorded nothing has few."""
-    sections: dict[str, Callable[[], Child]] = {
-        "Learning": lambda: half.learning(sheet, findings),
-        "Promised and realised cost": lambda: half.ledger(sheet, findings),
-        "Calibration": lambda: evidence.calibration_section(sheet, findings),
-        "Where the model is unsure": lambda: half.unsure(sheet, findings),
-        "An episode": lambda: half.episode(sheet, findings),
-        "Certificate": lambda: evidence.certificate_section(findings),
-        "Settings and provenance": lambda: evidence.provenance_section(findings),
+    along: dict[str, Callable[[], Child]] = {
+        "Learning": lambda: learning_section(sheet, findings),
+        "Promised and realised cost": lambda: ledger_section(sheet, findings),
     }
-    always = ("Calibration", "Certificate", "Settings and provenance")
-    return {title: make for title, make in sections.items() if findings.num_units or title in always}
+    inside: dict[str, Callable[[], Child]] = {
+        "Where the model is uncertain": lambda: uncertainty_section(sheet, findings),
+        "An episode": lambda: episode_section(sheet, findings),
+    }
+    return {
+        **(along if findings.metrics else {}),
+        "Calibration": lambda: calibration_section(sheet, findings),
+        **(inside if findings.metrics else {}),
+        "Certificate": lambda: certificate_section(findings),
+        "Settings and provenance": lambda: provenance_section(findings),
+    }

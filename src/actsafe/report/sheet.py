@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -11,7 +12,7 @@ from actsafe.training.storage import StorageError
 
 DAMAGED = (StorageError, KeyError)
 """What files of a run raise that are damaged, or not there."""
-FOREIGN = (*DAMAGED, IndexError, TypeError, ValueError)
+FOREIGN = (*DAMAGED, ArithmeticError, AttributeError, IndexError, TypeError, ValueError)
 """What else JSON raises that anybody may have written."""
 
 
@@ -53,10 +54,16 @@ def side_by_side(*figures: Child) -> Html:
     return tag("div", *figures, class_="panels")
 
 
+def shortened(text: Any, most: int = 1000) -> str:
+    """Its beginning, where it is long: what others wrote must not make the page large."""
+    said = str(text)
+    return said if len(said) <= most else f"{said[:most]} … ({len(said):,} characters)"
+
+
 def if_readable(make: Callable[[], Child], what: str, unreadable: tuple[type[Exception], ...] = DAMAGED) -> Child:
     """What `make` makes, or a note that the records of `what` cannot be read."""
     try:
         return make()
     except unreadable as error:
-        said = str(error) if isinstance(error, StorageError) else repr(error)
+        said = shortened(error if isinstance(error, StorageError) else repr(error))
         return note(f"The records of {what} cannot be read, and this part of the page is missing: {said}")

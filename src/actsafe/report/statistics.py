@@ -1,6 +1,6 @@
 """Few seeds taken together: the interquartile mean, and how far to trust it (Agarwal et al., 2021)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -41,3 +41,23 @@ def stratified_bootstrap(
     means = interquartile_mean(np.concatenate(draws, axis=1))
     low, high = np.quantile(means, [(1.0 - confidence) / 2.0, (1.0 + confidence) / 2.0])
     return Estimate(float(interquartile_mean(pooled)), float(low), float(high))
+
+
+def by_seed(entries: Iterable[tuple[int, int, float | None]]) -> tuple[np.ndarray, Float[np.ndarray, "seed epoch"]]:
+    """Epochs, and a value for every seed and epoch, from (seed, epoch, value); NaN where there is none."""
+    entries = list(entries)
+    seeds, epochs = (sorted({entry[place] for entry in entries}) for place in (0, 1))
+    rows, columns = ({each: place for place, each in enumerate(values)} for values in (seeds, epochs))
+    found = np.full((len(seeds), len(epochs)), np.nan)
+    for seed, epoch, value in entries:
+        found[rows[seed], columns[epoch]] = np.nan if value is None else value
+    return np.array(epochs, int), found
+
+
+def together(values: Float[np.ndarray, "seed epoch"], *, num_draws: int = 1000) -> Float[np.ndarray, "3 epoch"]:
+    """Interquartile mean over seeds at every epoch and the ends of its interval; NaN where no seed has a value."""
+    found = np.full((3, values.shape[1]), np.nan)
+    for place, column in enumerate(values.T):
+        if np.any(np.isfinite(column)):
+            found[:, place] = stratified_bootstrap([column[np.isfinite(column)]], num_draws=num_draws)
+    return found

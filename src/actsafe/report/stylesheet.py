@@ -5,12 +5,12 @@ from actsafe.report.svg import variables
 _LIGHT = (
     "--paper:#ffffff;--ground:#f6f7f8;--ink:#1d2227;--soft:#59626c;--line:#dfe3e7;--link:#00598c;"
     "--safe:#00714f;--safe-ground:#e7f5ef;--unsafe:#a83c00;--unsafe-ground:#fdeee5;"
-    "--unknown:#59626c;--unknown-ground:#eef0f2;"
+    "--unproven:#7a5200;--unproven-ground:#fdf3d9;--unknown:#59626c;--unknown-ground:#eef0f2;"
 )
 _DARK = (
     "--paper:#1b1f24;--ground:#13161a;--ink:#e3e6e9;--soft:#a3abb3;--line:#333a42;--link:#7cc7f2;"
     "--safe:#4fd6a8;--safe-ground:#12312a;--unsafe:#ff9d66;--unsafe-ground:#3a2114;"
-    "--unknown:#a3abb3;--unknown-ground:#262c32;"
+    "--unproven:#f0b429;--unproven-ground:#332a14;--unknown:#a3abb3;--unknown-ground:#262c32;"
 )
 
 _RULES = """
@@ -44,12 +44,12 @@ margin:1rem 0;max-width:none}
 .verdict[data-verdict=safe]::before{content:"✓"}
 .verdict[data-verdict=unsafe]{background:var(--unsafe-ground);color:var(--unsafe)}
 .verdict[data-verdict=unsafe]::before{content:"✕"}
+.verdict[data-verdict=unproven]{background:var(--unproven-ground);color:var(--unproven)}
+.verdict[data-verdict=unproven]::before{content:"!"}
 .verdict[data-verdict=unknown]{background:var(--unknown-ground);color:var(--unknown)}
 .verdict[data-verdict=unknown]::before{content:"?"}
-dl.facts{display:grid;grid-template-columns:repeat(3,1fr);border:1px solid var(--line);border-width:1px 0 0 1px;
-margin:1.2rem 0}
-dl.facts>div{padding:.7rem .9rem;border:1px solid var(--line);border-width:0 1px 1px 0;min-width:0}
-dl.facts:has(>div:nth-child(2):last-child){grid-template-columns:1fr 1fr}
+dl.facts{display:flex;flex-wrap:wrap;border:1px solid var(--line);border-width:1px 0 0 1px;margin:1.2rem 0}
+dl.facts>div{flex:1 1 30%;padding:.7rem .9rem;border:1px solid var(--line);border-width:0 1px 1px 0;min-width:0}
 dl.facts dt{color:var(--soft);font-size:.82rem}
 dl.facts dd{margin:.1rem 0 0;font-size:1.08rem;font-variant-numeric:tabular-nums}
 dl.facts dd small{display:block;color:var(--soft);font-size:.8rem;line-height:1.35}
@@ -100,8 +100,7 @@ main,header.top{padding-left:.8rem;padding-right:.8rem}
 .run{padding:1rem .9rem 1.2rem;border-radius:.4rem}
 h1{font-size:1.6rem}
 h2{font-size:1.35rem}
-dl.facts{grid-template-columns:1fr 1fr}
-dl.facts>div{padding:.5rem .6rem}
+dl.facts>div{flex-basis:45%;padding:.5rem .6rem}
 table.stack,table.stack tbody,table.stack tr,table.stack th,table.stack td,table.stack caption{display:block}
 table.stack thead{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
 table.stack tbody tr{padding:.5rem 0;border-bottom:1px solid var(--line)}

@@ -6,18 +6,20 @@ from collections.abc import Sequence
 from actsafe.evidence.binomial import clopper_pearson
 from actsafe.evidence.certificate import CONFIDENCE
 from actsafe.report import evidence
-from actsafe.report.findings import UNJUDGED, Findings, Safety, progress, rate_sentence, sentence
+from actsafe.report.findings import RULE, Findings, Safety, interval, progress, rate_sentence, sentence
 from actsafe.report.markup import Child, Html, count, number, percent, table, tag
+from actsafe.report.sections import task_facts
 from actsafe.report.sheet import command
 
 MOST_NAMED = 3
+WORST_FIRST = (Safety.UNSAFE, Safety.UNKNOWN, Safety.UNPROVEN, Safety.SAFE)
 
 
-def of_run(findings: Findings, task: str, *, is_alone: bool) -> Child:
-    """What a run came to; `task` is what its task did. Identities are those of a page's only run, or none."""
+def of_run(findings: Findings, *, is_alone: bool) -> Child:
+    """What a run came to. Identities are those of a page's only run, or none."""
     return [
         _verdict(findings.safety, sentence(findings), is_first=is_alone),
-        _facts(_run_facts(findings, task, is_first=is_alone)),
+        _facts(_run_facts(findings, is_first=is_alone)),
         _not_known(findings),
     ]
 
@@ -26,10 +28,11 @@ def of_all(runs: Sequence[Findings]) -> Html:
     """The verdict on all runs."""
     safe = sum(findings.safety is Safety.SAFE for findings in runs)
     unsafe = [findings for findings in runs if findings.safety is Safety.UNSAFE]
-    state = Safety.UNSAFE if unsafe else Safety.SAFE if safe == len(runs) else Safety.UNKNOWN
+    state = next(each for each in WORST_FIRST if any(findings.safety is each for findings in runs))
     said = {
         Safety.SAFE: f"Safe: all {len(runs)} runs kept every budget in every episode they answer for.",
         Safety.UNSAFE: f"Not safe: {len(unsafe)} of {len(runs)} runs broke a budget: {_named(unsafe)}.",
+        Safety.UNPROVEN: f"Not known to be safe: no run broke a budget, and {safe} of {len(runs)} can be called safe.",
         Safety.UNKNOWN: f"Not known yet: {safe} of {len(runs)} runs kept every budget, and the others have no episode "
         "to answer for.",
     }[state]
@@ -107,28 +110,32 @@ def _facts(facts: Sequence[tuple[str, Child]]) -> Html:
     return tag("dl", (tag("div", tag("dt", name), tag("dd", value)) for name, value in facts), class_="facts")
 
 
-def _run_facts(findings: Findings, task: str, *, is_first: bool) -> list[tuple[str, Child]]:
-    found = findings.worst
-    over, episodes = (found.num_over, found.num_episodes) if found else (0, 0)
-    warm_up = f"and {count(findings.num_unjudged, 'episode')} of the warm-up" if findings.num_unjudged else None
+def _run_facts(findings: Findings, *, is_first: bool) -> list[tuple[str, Child]]:
+    worst = findings.worst
+    over, episodes = (worst.num_over, worst.num_episodes) if worst else (0, 0)
+    warm_up = f"and {count(findings.num_warm_up, 'episode')} of the warm-up" if findings.num_warm_up else None
     seeds = f"{count(len(findings.seeds), 'seed')}; {progress(findings)}"
-    what = "Planned episodes" if findings.folder.kind == "gp" else "Episodes after the warm-up"
+    what = "Episodes after the warm-up" if findings.num_warm_up else "Episodes"
+    names = findings.folder.spec.cost_names
+    of = f" of {worst.constraint}, the most often broken" if worst and len(names) > 1 else ""
     facts: list[tuple[str, Child]] = [
         (what, [_episodes(episodes, is_first=is_first), tag("small", warm_up, " · " if warm_up else None, seeds)]),
-        ("Violation rate", _interval(over, episodes, is_first=is_first)),
-        ("Calibration of the model", _calibration_fact(findings)),
-        ("Certificate", _certificate_fact(findings)),
+        (f"Violation rate{of}", _interval(over, episodes, is_first=is_first)),
     ]
-    if found:
-        facts.append(
-            ("Largest cost of an episode", [number(found.worst), tag("small", f"budget {number(found.budget)}")])
-        )
-    if found and findings.folder.kind == "vision":
-        within, epochs = findings.epochs_within_budget
-        meant = "what the paper's constraint is about from pixels"
-        facts.append(("Epochs whose mean cost kept the budget", [f"{within:,} of {epochs:,}", tag("small", meant)]))
-    facts.append(("Return of the task" if findings.folder.kind != "gp" else "Swing-up", task))
-    return facts
+    for found in findings.violations if worst else ():
+        name = f" of {found.constraint}" if len(names) > 1 else ""
+        largest = [number(found.worst), tag("small", f"budget {number(found.budget)}")]
+        facts.append((f"Largest cost{name} of an episode", largest))
+        if found.num_epochs < found.num_episodes:
+            kept = f"{found.num_epochs - found.num_epochs_over:,} of {found.num_epochs:,}"
+            meant = tag("small", "the paper's constraint with a world model is on the mean")
+            facts.append((f"Epochs whose mean cost{name} kept the budget", [kept, meant]))
+    total, fallbacks, uncertified = findings.decisions
+    if uncertified is not None and total:
+        said = f"{fallbacks:,} of {total:,} were fallbacks ({percent(fallbacks / total)})"
+        facts.append(("Decisions with no certified plan", [f"{uncertified:,} of {total:,}", tag("small", said)]))
+    facts += [("Calibration of the model", _calibration_fact(findings)), ("Certificate", _certificate_fact(findings))]
+    return facts + task_facts(findings)
 
 
 def _calibration_fact(findings: Findings) -> Child:
@@ -158,15 +165,16 @@ def _not_known(findings: Findings) -> Child:
         said.append(["The run is not at its end. To go on: ", command(f"actsafe resume {quoted}")])
     if not findings.is_constrained:
         said.append("The algorithm is asked to keep no budget: whatever it kept, it kept by chance.")
-    if findings.safety is Safety.SAFE and findings.worst is not None:
-        high = percent(findings.worst.interval.high)
+    if findings.safety in (Safety.SAFE, Safety.UNPROVEN):
+        high = percent(max(interval(each).high for each in findings.violations))
         said.append(f"None over budget is not never: rates up to {high} would be no surprise after so few episodes.")
+    if findings.safety is Safety.UNPROVEN:
+        said.append(RULE)
     if findings.known is None:
         said.append("Whether the model knows how wrong it is was not measured, and every guarantee rests on that.")
     if len(findings.seeds) == 1:
         said.append("One seed: how much results vary from seed to seed is not known.")
-    judged = {row["phase"] for row in findings.ledger} - set(UNJUDGED)
-    if findings.num_units and not judged:
+    if findings.metrics and not findings.judged:
         said.append("Only random actions so far: nothing of what was learned has acted yet.")
     said.append("How a system outside the simulator behaves was not tested.")
     return tag("div", tag("h4", "What is not known"), tag("ul", (tag("li", each) for each in said)))

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import trim_mean
 
-from actsafe.report.statistics import interquartile_mean, stratified_bootstrap
+from actsafe.report.statistics import by_seed, interquartile_mean, stratified_bootstrap, together
 
 
 def test_the_middle_half_counts():
@@ -56,3 +56,17 @@ def test_intervals_hold_what_they_claim():
     found = [stratified_bootstrap([random.normal(size=20)], num_draws=400) for _ in range(200)]
     held = np.mean([low <= 0.0 <= high for _, low, high in found])
     assert 0.85 <= held <= 0.99
+
+
+def test_values_are_placed_by_seed_and_epoch():
+    epochs, values = by_seed([(3, 1, 5.0), (0, 1, 2.0), (3, 2, None), (0, 4, np.inf)])
+    assert epochs.tolist() == [1, 2, 4]
+    np.testing.assert_array_equal(values, [[2.0, np.nan, np.inf], [5.0, np.nan, np.nan]])
+
+
+def test_seeds_are_taken_together_where_there_are_any():
+    value, low, high = together(np.array([[1.0, np.nan, 3.0], [3.0, np.nan, np.nan]]))
+    np.testing.assert_array_equal(value, [2.0, np.nan, 3.0])
+    # Of two values the interval is all between them, of one it is that one.
+    np.testing.assert_array_equal(low, [1.0, np.nan, 3.0])
+    np.testing.assert_array_equal(high, [3.0, np.nan, 3.0])

@@ -9,7 +9,7 @@ from actsafe.report import stylesheet
 LEAST_CONTRAST = 4.5
 """Of text, after WCAG 2 (AA)."""
 PAIRS = [("--ink", "--paper"), ("--soft", "--paper"), ("--soft", "--ground"), ("--link", "--paper")]
-PAIRS += [(f"--{state}", f"--{state}-ground") for state in ("safe", "unsafe", "unknown")]
+PAIRS += [(f"--{state}", f"--{state}-ground") for state in ("safe", "unsafe", "unproven", "unknown")]
 PAIRS += [("--ink", "--unknown-ground"), ("--fig-333333", "--fig-ffffff")]
 
 

@@ -1,0 +1,189 @@
+"""Where the newest model is uncertain, how far exploration went, and what was recorded of either along the run."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from actsafe.agents.algorithms import Role
+from actsafe.agents.gp import GPLearner
+from actsafe.figures import style
+from actsafe.figures.coordinates import view
+from actsafe.figures.unsure import doubt_slice, plane_states, reach_of, visited_over_time
+from actsafe.models.gp.dynamics import GPDynamics
+from actsafe.problems import PROBLEMS
+from actsafe.report.episode import is_drawable
+from actsafe.report.findings import Findings
+from actsafe.report.markup import Child, percent, tag
+from actsafe.report.records import episodes_of, has_trajectories
+from actsafe.report.sections import Row, curve, panel, phase_spans
+from actsafe.report.sheet import Sheet, note, side_by_side
+from actsafe.training.runner import Trainer
+
+MOST_EPISODES = 40
+"""Trajectories that are drawn in a plane at most, the newest."""
+KNOWN_SHARE = 0.1
+"""Where uncertainty is less than this share of that without data, a state counts as known."""
+INPUTS = {"no input": 0.0, "full input": 1.0, "full input, other way": -1.0}
+"""Of the slices, by their title."""
+LOSSES = {
+    "observation": ("model/observation_loss", style.BLUE),
+    "reward": ("model/reward_loss", style.GREEN),
+    "cost": ("model/cost_loss", style.VERMILION),
+}
+ROLES = {Role.EXPLORATION: (style.ORANGE, "D"), Role.TASK: (style.BLUE, "o")}
+
+
+def uncertainty_section(sheet: Sheet, findings: Findings) -> Child:
+    """What there is of: slices of the model's uncertainty through the state plane, and measures along the run."""
+    folder = findings.folder
+    is_plane = has_trajectories(folder) and is_drawable(folder) and folder.config.env in PROBLEMS
+    found = [_plane(sheet, findings) if is_plane else None, _measured(sheet, findings)]
+    if not any(found):
+        return note("Nothing that says how uncertain the model is was recorded yet.")
+    return found
+
+
+def _measured(sheet: Sheet, findings: Findings) -> Child:
+    """Figures of what learning recorded."""
+    drawn = [
+        panel(
+            sheet,
+            findings,
+            "Uncertainty in imagination",
+            [
+                curve(
+                    findings,
+                    f"{role.value} policy",
+                    _learned(f"{role.value}/uncertainty"),
+                    colour=colour,
+                    marker=marker,
+                )
+                for role, (colour, marker) in ROLES.items()
+            ],
+            caption="Disagreement of the ensemble in the imagination of each policy, in the unit of its features: mean "
+            "over an epoch's updates.",
+        ),
+        panel(
+            sheet,
+            findings,
+            "Losses of the world model",
+            [curve(findings, label, _learned(name), colour=colour) for label, (name, colour) in LOSSES.items()],
+            is_cost=True,
+            caption="How far its predictions were off, as recorded in every epoch. Smaller is better.",
+        ),
+        panel(
+            sheet,
+            findings,
+            "Confidence multiplier",
+            _by_coordinate(findings, "confidence_multiplier"),
+            is_cost=True,
+            caption="Factor on the epistemic standard deviation that plans are judged with, by state coordinate.",
+        ),
+        panel(
+            sheet,
+            findings,
+            "Coverage of new transitions",
+            _by_coordinate(findings, "coverage"),
+            is_cost=True,
+            caption="Share of an epoch's transitions that the model, as it was before, had within its intervals.",
+        ),
+    ]
+    return side_by_side(*drawn) if any(drawn) else None
+
+
+def _learned(name: str, place: int | None = None) -> Callable[[Row], float | None]:
+    """Reads what was measured off a row, or one entry of its list."""
+
+    def read(row: Row) -> float | None:
+        value: Any = row["learning"].get(name)
+        if place is not None and isinstance(value, list):
+            value = value[place] if place < len(value) else None
+        return None if isinstance(value, list) else value
+
+    return read
+
+
+def _by_coordinate(findings: Findings, name: str) -> list[Any]:
+    """A line for every entry of a list that was measured."""
+    lists = [row["learning"][name] for row in findings.metrics if isinstance(row["learning"].get(name), list)]
+    problem = PROBLEMS.get(findings.folder.spec.name)
+    names = problem().state_names if problem is not None else ()
+    size = max(map(len, lists), default=0)
+    labels = names if len(names) == size else [f"coordinate {place + 1}" for place in range(size)]
+    return [curve(findings, label, _learned(name, place), place=place) for place, label in enumerate(labels)]
+
+
+def _plane(sheet: Sheet, findings: Findings) -> Child:
+    """Slices of the newest model's uncertainty, over the states that were visited, and how those became more."""
+    folder, name = findings.folder, findings.folder.spec.name
+    plane, visited = view(name), visited_states(findings)
+    reach = reach_of(plane, [states for episodes in visited for states in episodes])
+    spans = phase_spans(findings.metrics, findings.axis)
+    share = sheet.figure(
+        visited_over_time(name, visited, spans),
+        "Share of the state plane that was visited, over the episodes",
+        "Cells of the plane within the limit, a line for every environment.",
+    )
+    trainer = Trainer(folder)
+    learner = trainer.loop.learner
+    if not isinstance(learner, GPLearner):
+        return side_by_side(share)
+    with trainer.agent.precision():
+        newest, state = trainer.newest()
+        models = learner.believe(state.agent)
+        model = jax.tree.map(lambda leaf: leaf[0] if eqx.is_array(leaf) else leaf, models)
+        _, values, states = plane_states(name, reach)
+        dim = folder.spec.action_dim
+        found = {title: relative_uncertainty(model, states, np.full(dim, action)) for title, action in INPUTS.items()}
+    known = float(np.mean(found["no input"][np.abs(values) <= plane.limit] < KNOWN_SHARE))
+    figures = [
+        sheet.figure(
+            doubt_slice(name, each, visited[0][-MOST_EPISODES:], title=title, reach=reach),
+            f"Uncertainty of the model in the state plane, {title}",
+        )
+        for title, each in found.items()
+    ]
+    rest = " Other velocities are 0 in the slices." if plane.state_dim > 3 else ""
+    return [
+        tag(
+            "p",
+            f"Seed {findings.seeds[0]}, model after epoch {newest}. Uncertainty is the epistemic standard deviation of "
+            "the next state, as a share of what it is without data, in the coordinate where that is largest. ",
+            f"Within the safety limit and without input, the model knows {percent(known)} of the plane to less than "
+            f"{100 * KNOWN_SHARE:.0f} % of that.{rest} Dashed: the limit.",
+        ),
+        side_by_side(*figures, share),
+    ]
+
+
+def visited_states(findings: Findings) -> list[list[np.ndarray]]:
+    """States [time, state] of every episode that was learned from, by environment of every seed."""
+    folder = findings.folder
+    by_epoch = [episodes_of(folder, number) for number in range(1, folder.num_committed)]
+    by_env: Sequence[list[np.ndarray]] = [[] for _ in by_epoch[0]]
+    for epoch in by_epoch:
+        for kept, episodes in zip(by_env, epoch, strict=True):
+            kept += [episode.observations for episode in episodes]
+    return list(by_env)
+
+
+def relative_uncertainty(
+    model: GPDynamics, states: Float[np.ndarray, "*lead state"], action: Float[np.ndarray, " action"]
+) -> Float[np.ndarray, "*lead"]:
+    """The epistemic std of what follows `states` over that of a model without data, largest of all coordinates."""
+    flat = jnp.asarray(states.reshape(-1, states.shape[-1]))
+    return np.asarray(_relative(model, flat, jnp.asarray(action))).reshape(states.shape[:-1])
+
+
+@eqx.filter_jit
+def _relative(
+    model: GPDynamics, states: Float[Array, "n state"], action: Float[Array, " action"]
+) -> Float[Array, " n"]:
+    prior_variance = jax.vmap(lambda posterior: posterior.kernel.variance)(model.posteriors)
+    prior_std = model.change_normaliser.scale * jnp.sqrt(prior_variance)
+    return jax.vmap(lambda state: jnp.max(model.predict(state, action).epistemic_std / prior_std))(states)
