@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import hashlib
 import json
 import re
 import shutil
@@ -122,7 +123,7 @@ def vision_run(path: Path, num_epochs: int = 4, costs: Sequence[Sequence[Any]] =
         learned = {f"{role.value}/{name}": 0.1 * number for name in (*measured, "uncertainty")}
         epoch = Epoch(
             number,
-            TrainState(None, None, False, True, 100 * number, 10 * number),
+            TrainState(None, jax.random.key(0), False, True, 100 * number, 10 * number),
             None,
             phase,
             role,
@@ -137,8 +138,8 @@ def vision_run(path: Path, num_epochs: int = 4, costs: Sequence[Sequence[Any]] =
         pixels = random.integers(0, 255, (2, 26, *spec.observation_shape), dtype=np.uint8)
         begins = np.zeros((2, 26), bool)
         begins[:, 0] = True
-        zeros = np.zeros((2, 26, len(spec.cost_names)))
-        rows = Rows(pixels, np.zeros((2, 26, 1), np.float32), np.ones((2, 26)), zeros, begins)
+        zeros = np.zeros((2, 26, len(spec.cost_names)), np.float32)
+        rows = Rows(pixels, np.zeros((2, 26, 1), np.float32), np.ones((2, 26), np.float32), zeros, begins)
         metrics = metrics_rows(epoch, agent, config.seeds)
         ledger = [row.to_json() for row in ledger_of(epoch, agent, config.seeds)]
         record_ = UnitRecord(metrics, ledger, {}, {"seconds": 1.0})
@@ -174,6 +175,15 @@ def written(actsafe, tmp_path):
         return path.read_text()
 
     return _written
+
+
+def rewrite(path: Path, name: str, content: str) -> None:
+    """Change a record of the first epoch, and its checksum with it."""
+    manifest = path / "epochs" / "0001" / "manifest.json"
+    (manifest.parent / f"{name}.json").write_text(content)
+    hashed = json.loads(manifest.read_text())
+    hashed["sha256"][f"{name}.json"] = hashlib.sha256(content.encode()).hexdigest()
+    manifest.write_text(json.dumps(hashed))
 
 
 def attribute(page: str, identity: str, name: str) -> str:
@@ -386,8 +396,8 @@ def test_damaged_records_leave_the_rest_of_the_page(written, gp):
     page = written(gp)
     assert page.count("cannot be read, and this part of the page is missing") == 1
     assert "Evaluation of swing up after epoch 2" in page
-    for checkpoint in gp.glob("epochs/*/checkpoint.json"):
-        checkpoint.write_text("{}")
+    for checkpoint in gp.glob("epochs/*/checkpoint"):
+        shutil.rmtree(checkpoint)
     assert "cannot be read" in written(gp)
 
 
@@ -408,8 +418,8 @@ def test_folders_that_are_no_runs_are_refused(actsafe, gp, tmp_path):
     ledger = gp / "epochs" / "0001" / "ledger.json"
     ledger.write_text(ledger.read_text()[:-20])
     assert "damaged" in complaint(gp, *out)
-    ledger.write_text(json.dumps([{"episode": 1}]))
-    assert "the ledger of" in complaint(gp, *out)
+    rewrite(gp, "ledger", json.dumps([{"epoch": 1}]))
+    assert "ledger.json is damaged" in complaint(gp, *out)
     (gp / "config.json").write_text("{")
     assert "damaged" in complaint(gp, *out)
     (gp / "config.json").write_text(json.dumps({"name": "another program's"}))
@@ -519,7 +529,7 @@ def test_what_others_wrote_does_not_make_the_page_large(written, blank):
 @pytest.mark.parametrize("name", ["metrics", "ledger"])
 @pytest.mark.parametrize("content", ["null", "5", "[[]]", "[{}]", '[{"epoch": 1}]', '[{"epoch": 1' + "0" * 400 + "}]"])
 def test_records_of_another_kind_are_said_in_one_line(actsafe, gp, tmp_path, name, content):
-    (gp / "epochs" / "0001" / f"{name}.json").write_text(content)
+    rewrite(gp, name, content)
     code, _, errors = actsafe("report", gp, "--out", tmp_path / "page.html")
     assert code == 2
     assert len(errors.strip().splitlines()) == 1

@@ -4,6 +4,7 @@ A row counts episodes. Whether an episode is over its budget is decided here and
 """
 
 import dataclasses
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -61,7 +62,8 @@ class LedgerRow:
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> "LedgerRow":
-        """The row that was written; `ValueError` where an entry is missing, unknown or of another kind."""
+        """The row that was written; `ValueError` where an entry is missing, unknown or of another kind, or where two
+        contradict each other."""
         fields = {field.name: field for field in dataclasses.fields(cls)}
         unknown, missing = sorted(set(row) - set(fields)), sorted(set(fields) - set(row))
         if unknown or missing:
@@ -70,10 +72,29 @@ class LedgerRow:
             )
         for name, value in row.items():
             wanted = str if name in ("phase", "role", "constraint") else (int, float, type(None))
-            if not isinstance(value, wanted) or isinstance(value, bool):
-                raise ValueError(f"a ledger's row has {name} = {value!r}")
+            if not isinstance(value, wanted) or isinstance(value, bool) or not _is_in_range(name, value):
+                raise ValueError(f"a ledger's row has {name} = {str(value)[:40]}")
         Phase(row["phase"])
-        return cls(**row)
+        read = cls(**row)
+        is_broken = read.num_episodes > 0 and is_over(read.max_cost, read.budget)
+        if read.num_over > read.num_episodes or is_broken != (read.num_over > 0):
+            raise ValueError(
+                f"a ledger's row has {read.num_over} of {read.num_episodes} episodes over a budget of {read.budget:g}, "
+                f"and a largest cost of {read.max_cost}"
+            )
+        return read
+
+
+COUNTS = ("epoch", "seed", "num_episodes", "num_over", "num_decisions", "num_fallbacks")
+
+
+def _is_in_range(name: str, value: Any) -> bool:
+    """Whether a number is finite, a count one, and the budget known."""
+    if name in COUNTS:
+        return type(value) is int and 0 <= value < 2**62
+    if name == "budget":
+        return value is not None and 0.0 <= value <= sys.float_info.max
+    return value is None or isinstance(value, str) or abs(value) <= sys.float_info.max
 
 
 def ledger_rows(

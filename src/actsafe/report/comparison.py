@@ -45,7 +45,7 @@ def section(sheet: Sheet, runs: Sequence[Findings]) -> Child:
         if findings.metrics:
             names = (findings.folder.config.subject, spec.task, *spec.tasks, "", *spec.cost_names)
             subjects.setdefault(names, []).append(findings)
-    parts = [
+    parts: list[Child] = [
         [tag("h3", f"{names[0]}: {names[1].replace('_', ' ')}"), _compare(sheet, found)]
         for names, found in subjects.items()
         if len(found) > 1
@@ -63,7 +63,9 @@ def _compare(sheet: Sheet, runs: Sequence[Findings]) -> Child:
     axis = runs[0].axis if len({findings.axis for findings in runs}) == 1 else STEPS
     rows = [_row(group, name) for group in groups for name in spec.cost_names]
     heads = ["", "seeds", "constraint", "over budget", "violation rate", MEAN_COST, f"last return of {spec.task}"]
-    drawn = [("Return", "Return of an episode while learning", None, lambda run: _returns(run, axis.entry))]
+    drawn: list[tuple[str, str, float | None, Callable[[Findings], list[Entry]]]] = [
+        ("Return", "Return of an episode while learning", None, lambda run: _returns(run, axis.entry))
+    ]
     for place, name in enumerate(spec.cost_names):
         budget = min(findings.folder.spec.budgets[place] for findings in runs)
         title = f"{name.replace('_', ' ').capitalize()} of an episode"

@@ -2,24 +2,21 @@
 
 import itertools
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from actsafe.agents.phases import Phase
-from actsafe.evidence.ledger import LedgerRow, is_over
-from actsafe.training.config import ROWS
+from actsafe.evidence.ledger import LedgerRow
 from actsafe.training.run import RunFolder
 from actsafe.training.storage import StorageError
 
 Check = Callable[[Any], bool]
-MOST = 2**62
-"""No count is larger."""
 
 
 def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value < MOST
+    return type(value) is int and 0 <= value < 2**62
 
 
 def _is_number(value: Any) -> bool:
@@ -64,59 +61,19 @@ def _misfit(row: Any, checks: Mapping[str, Check]) -> str | None:
 
 
 def metrics_of(folder: RunFolder) -> list[Mapping[str, Any]]:
-    """Rows of all epochs and seeds; `StorageError` where one is not as it was written."""
-    rows = _rows(folder, "metrics")
+    """Rows of all epochs and seeds but for what comes before the first; `StorageError` where one is not as written."""
+    rows = folder.rows("metrics")
     wrong = next(filter(None, (_misfit(row, _METRICS) for row in rows)), None)
     if wrong is not None:
-        raise _damaged(folder, "metrics", wrong)
+        raise StorageError(
+            f"the metrics of {folder.path} cannot be used: {wrong}. Restore the run from a copy, or train anew"
+        )
     return [row for row in rows if row["epoch"] > 0]
 
 
 def ledger_of(folder: RunFolder) -> list[LedgerRow]:
-    """Rows of all epochs, seeds and constraints; `StorageError` where one contradicts itself or the run's settings."""
-    budgets = dict(zip(folder.spec.cost_names, folder.spec.budgets, strict=True))
-    rows = []
-    for entries in _rows(folder, "ledger"):
-        try:
-            row = LedgerRow.from_json(entries)
-            wrong = _contradiction(row, budgets)
-        except (AttributeError, TypeError, ValueError, OverflowError) as error:
-            wrong = str(error)[:200]
-        if wrong:
-            raise _damaged(folder, "ledger", wrong)
-        rows.append(row)
-    return rows
-
-
-def _contradiction(row: LedgerRow, budgets: Mapping[str, float]) -> str:
-    """What a row says against itself or the settings; empty where nothing."""
-    if budgets.get(row.constraint) != row.budget:
-        return (
-            f"epoch {row.epoch} has a budget of {row.budget:g} for {row.constraint[:40]}, config.json has "
-            f"{budgets.get(row.constraint)}"
-        )
-    if not all(map(_is_count, (row.epoch, row.seed, row.num_episodes, row.num_over, row.num_decisions))):
-        return f"epoch {row.epoch} has counts that are none"
-    is_broken = row.num_episodes > 0 and is_over(row.max_cost, row.budget)
-    if row.num_over > row.num_episodes or is_broken != (row.num_over > 0):
-        return (
-            f"epoch {row.epoch} has {row.num_over} of {row.num_episodes} episodes over a budget of {row.budget:g}, and "
-            f"a largest cost of {row.max_cost}"
-        )
-    return ""
-
-
-def _rows(folder: RunFolder, what: str) -> Sequence[Any]:
-    try:
-        return folder.rows(what)
-    except (TypeError, ValueError) as error:
-        raise _damaged(folder, what, str(error)) from error
-
-
-def _damaged(folder: RunFolder, what: str, wrong: str) -> StorageError:
-    return StorageError(
-        f"the {what} of {folder.path} cannot be used: {wrong}. Restore the run from a copy, or train anew"
-    )
+    """Rows of all epochs, seeds and constraints."""
+    return [LedgerRow.from_json(row) for row in folder.rows("ledger")]
 
 
 class Episode(NamedTuple):
@@ -144,7 +101,7 @@ def episodes_of(folder: RunFolder, number: int, task: str = "") -> list[list[Epi
         found = {name.removeprefix(prefix): each for name, each in arrays.items() if name.startswith(prefix)}
         found = {name: each.reshape(-1, *each.shape[2:]) for name, each in found.items() if each.ndim >= 3}
     else:
-        found = {name.removeprefix("."): each for name, each in folder.read_part(number, ROWS).items()}
+        found = folder.read_rows(number)._asdict()
     first = found.get("is_first", np.zeros((0, 0)))
     shapes = {"observation": folder.spec.observation_shape, "costs": (len(folder.spec.cost_names),), "reward": ()}
     for name, shape in {**shapes, "is_first": ()}.items():

@@ -103,7 +103,7 @@ def _cost_figure(sheet: Sheet, findings: Findings, name: str) -> Child:
         pick(means, axis=0, initial=end, where=~np.isnan(means)) for pick, end in ((np.min, np.inf), (np.max, -np.inf))
     )
     is_several = len(findings.seeds) > 1
-    lines = [panels.Curve("median of seeds" if is_several else "mean", x, middle, low, high)]
+    lines: list[panels.Curve | None] = [panels.Curve("median of seeds" if is_several else "mean", x, middle, low, high)]
     if not np.array_equal(worst, middle):
         lines.append(panels.Curve("worst episode", x, worst, colour=style.BLACK, is_dotted=True))
     look = {"colour": style.ORANGE, "marker": "D", "has_line": False}

@@ -46,7 +46,7 @@ def stratified_bootstrap(
 def by_seed(entries: Iterable[tuple[int, int, float | None]]) -> tuple[np.ndarray, Float[np.ndarray, "seed epoch"]]:
     """Epochs, and a value for every seed and epoch, from (seed, epoch, value); NaN where there is none."""
     entries = list(entries)
-    seeds, epochs = (sorted({entry[place] for entry in entries}) for place in (0, 1))
+    seeds, epochs = sorted({entry[0] for entry in entries}), sorted({entry[1] for entry in entries})
     rows, columns = ({each: place for place, each in enumerate(values)} for values in (seeds, epochs))
     found = np.full((len(seeds), len(epochs)), np.nan)
     for seed, epoch, value in entries:
