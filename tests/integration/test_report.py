@@ -18,12 +18,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from actsafe.agents.base import Forecasts
 from actsafe.cli.main import main
 from actsafe.data.rows import Rows
 from actsafe.envs.spec import EnvSpec
 from actsafe.evidence.binomial import clopper_pearson
 from actsafe.evidence.calibration import Claim, Measured, known, record
-from actsafe.evidence.certificate import heading, sealed, violations
+from actsafe.evidence.certificate import heading, sealed
 from actsafe.evidence.fingerprints import fingerprints
 from actsafe.training.config import ROWS, Config
 from actsafe.training.episodes import EpisodeOutcome
@@ -46,21 +47,23 @@ def calibrate(path: Path, factor: float = 1.0) -> None:
     """Write down a calibration as if the errors of plans were those of a calibrated model, times `factor`."""
     scores = factor * np.random.default_rng(0).normal(size=(200, 5, 3))
     claims = {"plans": Claim.of("a meaning", scores), "model": Claim.of("another", 3.0 * scores)}
-    record(RunFolder.open(path), Measured(2, 20, ("cos", "sin", "speed"), claims, "plans", {}))
+    meanings, names = {name: claim.meaning for name, claim in claims.items()}, ("cos", "sin", "speed")
+    forecasts = Forecasts(dict.fromkeys(claims, scores), meanings, names, "plans", (True,) * 3, True, {})
+    record(RunFolder.open(path), Measured(2, 20, claims, forecasts))
 
 
 def certify(path: Path, standing: str = "held") -> Path:
     """A certificate of the run as it is, with a made-up promise."""
     folder = RunFolder.open(path)
-    estimate = {"task": "swing_up", "seed": 0, "pessimistic_cost": 0.0, "budget": 0.0}
+    estimate = {"seed": 0, "task": "swing_up", "what": "cost of a plan", "cost": 0.0, "bound": 0.0}
     content = {
         **heading(folder),
         "fingerprints": fingerprints(path),
         "standing": standing,
         "reasons": [],
-        "promise": {"basis": "a plan", "estimates": [estimate]},
+        "promise": {"basis": "A plan.", "horizon": 6, "afterwards": "Nothing more.", "estimates": [estimate]},
         "calibration": known(folder).to_json(),
-        "violations": violations(folder),
+        "violations": [],
         "does_not_promise": ["Anything else."],
     }
     write_json(path / "certificate.json", sealed(finite(content)))
@@ -426,15 +429,14 @@ def test_folders_that_are_no_runs_are_refused(actsafe, gp, tmp_path):
     assert "was not written by actsafe" in complaint(gp, *out)
 
 
-MANY = ((9.0, 8.0), (0.0, 1.0), *[(0.0, 5.0)] * 40)
-"""The warm-up, and 41 epochs that kept the budget of 5: 82 episodes."""
+MANY = ((9.0, 8.0), (0.0, 1.0), (0.0, 5.0) * 20, (0.0, 5.0) * 20)
+"""The warm-up, and three epochs that kept the budget of 5: 82 episodes."""
 
 
 @pytest.fixture(scope="module")
 def long(tmp_path_factory) -> Path:
     """A run that was never over its budget in many episodes."""
-    schedule = dataclasses.replace(vision_tiny().schedule, exploitation=40)
-    return vision_run(tmp_path_factory.mktemp("long") / "run", 42, MANY, schedule=schedule)
+    return vision_run(tmp_path_factory.mktemp("long") / "run", costs=MANY)
 
 
 @pytest.fixture

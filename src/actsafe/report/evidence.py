@@ -19,9 +19,9 @@ VERDICTS = {
     "not known": "There were too few predictions to tell.",
 }
 STANDINGS = {
-    HELD: "The promise holds: all that it rests on was measured.",
-    CONDITIONAL: "The promise is conditional: something that it rests on was not measured.",
-    REFUSED: "The promise is refused: something that was measured speaks against it.",
+    HELD: "The promise is held: nothing that was measured or recorded speaks against it.",
+    CONDITIONAL: "The promise is conditional: something that it rests on is not known, or was not always so.",
+    REFUSED: "The promise is refused: something that was measured or recorded speaks against it.",
 }
 
 
@@ -48,6 +48,7 @@ def calibration_section(sheet: Sheet, findings: Findings) -> Child:
         aged = note("The model has learned since this was measured. To measure it again: ", again)
     return [
         tag("p", tag("strong", f"{known.verdict.value.capitalize()}. "), VERDICTS[known.verdict.value]),
+        None if known.has_power else note("This measurement has no power: the model could hardly have failed it."),
         aged,
         if_readable(lambda: _measured(sheet, content), "the calibration", FOREIGN),
     ]
@@ -80,6 +81,7 @@ def _measured(sheet: Sheet, content: Mapping[str, Any]) -> Child:
         )
     )
     said = number(factor) if factor is not None else "not known: too few predictions vouch for one"
+    relied = [name for name, counts in zip(coordinates, content["is_safety"], strict=True) if counts]
     rows = [
         [
             coordinate,
@@ -95,6 +97,7 @@ def _measured(sheet: Sheet, content: Mapping[str, Any]) -> Child:
         tag(
             "p",
             f"Measured on {count(content['episodes'], 'held-out episode')} of the task's policy. ",
+            "" if len(relied) == len(coordinates) else f"The verdict is about {', '.join(relied)}. ",
             f"Factor on every standard deviation that restores coverage (split-conformal): {said}.",
         ),
         side_by_side(*figures),
@@ -124,16 +127,18 @@ def certificate_section(findings: Findings) -> Child:
 def _certified(content: Mapping[str, Any]) -> Child:
     standing, reasons = content["standing"], content["reasons"]
     because = f" Because: {'; '.join(reasons)}." if reasons else ""
+    promise = content["promise"]
     rows = [
         [
-            ", ".join(str(estimate[name]) for name in ("task", "policy", "constraint") if name in estimate)
-            + (f", seed {estimate['seed']}" if "seed" in estimate else ""),
-            number(estimate["pessimistic_cost"]),
-            number(estimate["budget"]),
+            ", ".join(f"{name} {value}" for name, value in estimate.items() if name not in ("what", "cost", "bound")),
+            estimate["what"],
+            number(estimate["cost"]),
+            number(estimate["bound"]),
         ]
-        for estimate in content["promise"]["estimates"]
+        for estimate in promise["estimates"]
     ]
-    estimates = table(["of", "pessimistic cost", "budget"], rows, caption=content["promise"]["basis"])
+    ahead = f"{count(promise['horizon'], 'decision')} ahead. {promise['afterwards']}"
+    estimates = table(["of", "estimate", "cost", "bound"], rows, caption=f"{promise['basis']} {ahead}")
     return [
         tag("p", tag("strong", f"{str(standing).capitalize()}. "), STANDINGS.get(standing, ""), because),
         estimates if len(rows) <= 6 else folded(count(len(rows), "estimate"), estimates),
