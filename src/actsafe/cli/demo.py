@@ -9,14 +9,17 @@ from typing import Annotated
 from rich.console import Console
 from tyro.conf import arg
 
-from actsafe.cli import gp_tables, jax_setup, pictures
+from actsafe.agents.gp import GPAgentSettings
+from actsafe.cli import jax_setup, pictures
 from actsafe.cli.options import Flag
 from actsafe.cli.progress import duration
+from actsafe.cli.tables import ledger, print_run, verdict
 from actsafe.cli.working import carry_on, console, new_folder
 from actsafe.training import provenance
 from actsafe.training.config import Config
 from actsafe.training.presets import demo
 from actsafe.training.run import RunFolder
+from actsafe.training.runner import Trainer, start
 from actsafe.training.storage import StorageError
 
 
@@ -37,7 +40,7 @@ class Demo:
     def run(self, arguments: Sequence[str]) -> int:
         """Train, draw, and say what was found."""
         started = time.monotonic()
-        jax_setup.prepare()
+        jax_setup.prepare(is_double=False)
         base = new_folder(self.out, first=2) if self.fresh and self.out.exists() else self.out
         _require_demo(base)
         out = console()
@@ -57,10 +60,11 @@ class Demo:
     def _finish(self, path: Path, config: Config, arguments: Sequence[str], again: str) -> RunFolder:
         """The finished run in `path`: begun, continued, or left alone."""
         is_begun = (path / "config.json").is_file()
-        folder = RunFolder.open(path) if is_begun else RunFolder.create(path, config)
-        if not folder.is_finished:
-            carry_on(folder, arguments, label=f"{config.algorithm:<7}", to_go_on=again)
-        return folder
+        if is_begun and (folder := RunFolder.open(path)).is_finished:
+            return folder
+        trainer = Trainer(RunFolder.open(path)) if is_begun else start(path, config)
+        carry_on(trainer, arguments, label=f"{config.algorithm:<7}", to_go_on=again)
+        return trainer.folder
 
 
 def _require_demo(base: Path) -> None:
@@ -80,23 +84,24 @@ def _conclude(base: Path, folders: Sequence[RunFolder], out: Console, seconds: f
         written.append(pictures.write(strip, base / "swing_up.png"))
     out.print()
     out.rule("what it found", align="left")
-    found = gp_tables.print_run(folders[0], out)
-    explored = [row["realised_cost"] for row in folders[0].rows("ledger")]
-    evaluated = [row.get("swing_up_cost", 0.0) for row in folders[0].rows("metrics")]
-    is_free = all(cost == 0 for cost in explored + evaluated)
+    print_run(folders[0], out)
+    evaluation = [found for row in folders[0].rows("metrics") for found in row["evaluation"].items()]
+    task = folders[0].spec.task
+    last = [found for name, found in evaluation if name == task][-1:]
+    is_upright = bool(last) and last[0]["goals"] == last[0]["episodes"]
+    paid = [row.max_cost for row in ledger(folders[0])] + [
+        c for _, found in evaluation for c in found["costs"].values()
+    ]
+    is_free = all(cost == 0 for cost in paid)
     for other in folders[1:]:
-        out.print(f"for comparison, {gp_tables.verdict(other).lines[0]}", markup=False, soft_wrap=True)
+        out.print(f"for comparison, {verdict(other).safety[0]}", markup=False, soft_wrap=True)
     out.print()
     for path, what in zip(written, ("where it went", "the swing-up"), strict=False):
         out.print(f"picture  {path}  ({what})", markup=False, soft_wrap=True)
     out.print(f"runs     {', '.join(str(folder.path) for folder in folders)}", markup=False, soft_wrap=True)
     out.print(f"time     {duration(seconds)}")
-    if not (is_free and found.ends_upright):
-        faults = [
-            text
-            for is_met, text in ((is_free, "there was cost"), (found.ends_upright, "it is not upright"))
-            if not is_met
-        ]
+    faults = [*(["there was cost"] * (not is_free)), *(["it is not upright"] * (not is_upright))]
+    if faults:
         out.print(f"The demo did not succeed: {' and '.join(faults)}.", style="bold red")
         return 1
     return 0
@@ -104,11 +109,13 @@ def _conclude(base: Path, folders: Sequence[RunFolder], out: Console, seconds: f
 
 def _comparison(settings: Config) -> Config:
     """OPAX beside it, to see where it goes: with a search half as wide, as nothing that is kept depends on it."""
-    search = dataclasses.replace(settings.planning.search, num_candidates=32, num_elites=6, num_iterations=2)
-    return dataclasses.replace(
-        settings,
-        algorithm="opax",
-        evaluate_every=0,
-        planning=dataclasses.replace(settings.planning, search=search, preflight_particles=4),
-        objective=dataclasses.replace(settings.objective, num_particles=4),
+    agent = settings.agent
+    if not isinstance(agent, GPAgentSettings):
+        raise TypeError(f"the demo has an agent of kind {agent.kind}, expected one that plans")
+    search = dataclasses.replace(agent.planning.search, num_candidates=32, num_elites=6, num_iterations=2)
+    agent = dataclasses.replace(
+        agent,
+        planning=dataclasses.replace(agent.planning, search=search, preflight_particles=4),
+        objective=dataclasses.replace(agent.objective, num_particles=4),
     )
+    return dataclasses.replace(settings, algorithm="opax", evaluate_every=0, agent=agent)

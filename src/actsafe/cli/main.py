@@ -3,7 +3,9 @@
 Exit codes: 0 done, 1 the result is not what it should be, 2 bad input, 130 and 143 stopped by Ctrl-C and SIGTERM.
 """
 
+import contextlib
 import difflib
+import errno
 import importlib
 import os
 import sys
@@ -52,13 +54,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         _complain(str(stop))
         return stop.exit_code
     except BrokenPipeError:
-        # Whoever read our output went away (`actsafe ... | head`); Python must not complain about it when it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()  # Its reader went away (`actsafe ... | head`).
         return 1
     except Exception as error:
         message = _explain(error)
         if message is None or os.environ.get("ACTSAFE_DEBUG", "0") not in ("", "0"):
             raise
+        if isinstance(error, OSError):
+            _drop_output()
         _complain(f"error: {message}")
         return 2
 
@@ -67,7 +70,7 @@ def _run(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(_overview())
         return 0 if arguments else 2
-    if arguments[0] == "--version":
+    if arguments == ["--version"]:
         print(f"actsafe {actsafe.__version__}")
         return 0
     name = arguments[0]
@@ -109,15 +112,26 @@ def _explain(error: Exception) -> str | None:
         )
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}. Check that the file is there, and your permissions"
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EIO):
+        return f"the output could not be written ({error.strerror}); what is in a run folder is kept there"
+    if isinstance(error, RecursionError):
+        return "what was given is nested too deeply to be read; expected plain JSON, some levels deep"
     if isinstance(error, MemoryError) and str(error):
         return str(error)
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
         return (
-            "there is not enough memory for these settings. What was committed is untouched. Ask for fewer seeds, "
-            "or a smaller planning.search.num_candidates, objective.num_particles or gp.subset_size; "
-            "from pixels for a smaller replay_capacity, agent.batch_size or num_envs"
+            "there is not enough memory for these settings. What was committed is untouched. Ask for fewer seeds or "
+            "environments (num_envs), smaller batches or replays, or fewer candidates, particles and data points: "
+            "`actsafe train --dry-run` prints all settings"
         )
     return None
+
+
+def _drop_output() -> None:
+    """Send what is still buffered nowhere: Python must not complain about it when it ends."""
+    if sys.stdout is not None:
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _complain(message: str) -> None:

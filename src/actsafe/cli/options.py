@@ -6,8 +6,18 @@ from typing import Annotated, Any
 from tyro.conf import FlagCreatePairsOff, arg
 from tyro.constructors import PrimitiveConstructorSpec
 
+from actsafe.training.errors import UserError
+
 LARGEST = 2**32 - 1
 """Of whole numbers that an option takes."""
+
+
+class NoNumberError(UserError):
+    """A word that is not the number which an option takes. No ValueError, of which more would be said than this."""
+
+    def __init__(self, word: str, expected: str) -> None:
+        super().__init__(f"got {word!r}; expected {expected}")
+        self.word = word
 
 
 def _number(kind: type, form: str, expected: str) -> PrimitiveConstructorSpec[Any]:
@@ -16,7 +26,7 @@ def _number(kind: type, form: str, expected: str) -> PrimitiveConstructorSpec[An
     def read(words: list[str]) -> Any:
         value = kind(words[0]) if re.fullmatch(form, words[0], re.ASCII | re.IGNORECASE) else None
         if value is None or (kind is int and abs(value) > LARGEST):
-            raise ValueError(f"got {words[0]!r}; expected {expected}")
+            raise NoNumberError(words[0], expected)
         return value
 
     return PrimitiveConstructorSpec(1, "N", read, lambda value: isinstance(value, kind), lambda value: [str(value)])

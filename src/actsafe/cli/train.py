@@ -14,8 +14,8 @@ from actsafe.cli.options import Flag, Jobs, Log, Number, Whole, given
 from actsafe.cli.sweep import carry_on_all, require_jobs, stay_off_devices
 from actsafe.cli.tables import print_run
 from actsafe.cli.working import carry_on, console, new_folder
-from actsafe.training import provenance
-from actsafe.training.config import Config
+from actsafe.training import provenance, settings
+from actsafe.training.config import AGENTS, Config
 from actsafe.training.loggers import require_loggers
 from actsafe.training.presets import PRESETS
 from actsafe.training.runner import prepare, start
@@ -35,8 +35,8 @@ PATHS: Mapping[str, str] = {
     "evaluate_every": "evaluate_every",
 }
 """The options of this command that change a setting, and its path in the config."""
-OF_AN_ENV = ("task", "budget", "action_repeat", "options")
-"""Settings that belong to one environment: another starts from its own defaults."""
+OF_AN_ENV: Mapping[str, Any] = {"task": None, "budget": None, "action_repeat": None, "options": {}}
+"""Settings that belong to one environment: another has its own."""
 OPEN = "options"
 """The one group of settings that takes any entry: an environment's own options."""
 
@@ -48,7 +48,7 @@ class Train:
     A preset gives every setting; the options below change some of them, and --set any of them.
     """
 
-    preset: Annotated[str, arg(metavar="NAME")] = "demo"
+    preset: Annotated[str | None, given("NAME", "demo, or what suits --env")] = None
     """Gaussian processes and a planner: demo, gp-pendulum, gp-cartpole,
     authors-pendulum, tiny; for an environment of your own: own-gp.
     A world model from pixels: point-goto-goal, point-press-buttons,
@@ -147,14 +147,11 @@ class Train:
 
     def config(self) -> Config:
         """The settings asked for."""
-        require_known("preset", self.preset, PRESETS)
-        plain = PRESETS[self.preset]().to_json()
+        sets = list(self._assignments())
+        plain = self._base(sets)
         options = {name: value for name in PATHS if (value := getattr(self, name)) is not None}
         if self.budget is not None and len(self.budget) == 1:
             options["budget"] = self.budget[0]
-        if self.env not in (None, plain["env"]):
-            bare = Config().to_json()
-            plain |= {name: bare[name] for name in OF_AN_ENV}
         if self.multiplier is not None:
             if self.confidence not in (None, "fixed"):
                 raise ConfigError(
@@ -164,19 +161,44 @@ class Train:
             plain = self._applied(plain, "multiplier", "agent.confidence.kind", "fixed")
         for name, value in options.items():
             plain = self._applied(plain, name, PATHS[name], value)
+        for path, value in sets:
+            plain = override(plain, path, value)
+        return Config.from_json(plain)
+
+    def _assignments(self) -> Iterator[tuple[str, Any]]:
         for group in self.changes:
             if not group:
                 raise ConfigError(f"--set got nothing; {EXPECTED}")
-            for path, value in map(assignment, group):
-                plain = override(plain, path, value)
-        return Config.from_json(plain)
+            yield from map(assignment, group)
+
+    def _base(self, sets: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+        """The settings before the options, as JSON: the preset's or, for another environment, what suits that one."""
+        if self.preset is not None or self.env is None:
+            name = self.preset or "demo"
+            require_known("preset", name, PRESETS)
+            plain = PRESETS[name]().to_json()
+            if self.env not in (None, plain["env"]):
+                plain |= OF_AN_ENV
+            return plain
+        plain = {"env": self.env, **OF_AN_ENV}
+        if self.algorithm is not None:
+            plain["algorithm"] = self.algorithm
+        if self.budget is not None:
+            plain["budget"] = self.budget
+        for path, value in sets:
+            group, _, name = path.rpartition(".")
+            if group == OPEN:
+                plain[OPEN] = {**plain[OPEN], name: value}
+            elif path in (*OF_AN_ENV, "observation"):
+                plain[path] = value
+        return Config.from_json(plain).to_json()
 
     def _applied(self, plain: dict[str, Any], option: str, path: str, value: Any) -> dict[str, Any]:
         parent = _node(plain, path)
         if parent is None:
             typed, missing = option.replace("_", "-"), path.rpartition(".")[0]
             raise ConfigError(
-                f"--{typed} does not apply to the preset {self.preset}: its agent has no {missing}. "
+                f"--{typed} does not apply to {self.preset or self.env or 'demo'}: there are no settings {missing}. "
                 "Leave it out, or choose another preset"
             )
         return override(plain, path, value)
@@ -209,6 +231,11 @@ def override(plain: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
         # Other members of a union have other entries: they start from their own defaults.
         node.clear()
         node[name] = value
+        if node is plain["agent"] and value in AGENTS:
+            small = AGENTS[value].small()
+            plain = {key: entry for key, entry in plain.items() if key not in small} | {
+                "agent": settings.plain(small["agent"])
+            }
         plain = Config.from_json(plain).to_json()
     return plain
 

@@ -1,6 +1,7 @@
 """Batches of environments by name, ours or anybody's."""
 
 import contextlib
+import difflib
 import functools
 import importlib
 from collections.abc import Sequence
@@ -154,9 +155,8 @@ def _gymnasium_batch(
         )
         seen = "pixels" if len(envs.spec.observation_shape) == 3 else "state"
         if known("observation", observation, ("pixels", "state")) != seen:
-            raise ValueError(
-                f"observation: got {observation!r}, but {name!r} gives {seen!r}; ask for that, or wrap it."
-            )
+            advice = f"ask for that (--set observation={seen}), or wrap it."
+            raise ValueError(f"observation: got {observation!r}, but {name!r} gives {seen!r}; {advice}")
         try:
             require_learnable(envs.spec.observation_shape)
         except ValueError as error:
@@ -168,8 +168,15 @@ def _gymnasium_batch(
 def _registered(name: str) -> EnvSpec:
     """What is registered under a Gymnasium id, once the module before its colon is imported, or ValueError."""
     module, colon, environment_id = name.rpartition(":")
+    if name in registry:
+        return registry[name]
     if not colon:
-        return registry[known("Gymnasium id", name, registry)]
+        nearest = difflib.get_close_matches(name, registry, n=1, cutoff=0.7)
+        hint = f"; did you mean {nearest[0]!r}?" if nearest else "."
+        raise ValueError(
+            f"Gymnasium id: got {name!r}, which is not registered{hint} An environment of your own is named "
+            f"module:{name}, with the module that registers it."
+        )
     advice = "The current folder is searched with PYTHONPATH=. only."
     with blamed_on(f"the module {module} of {name!r} cannot be imported", advice):
         importlib.import_module(module)
