@@ -19,7 +19,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import actsafe
 from actsafe.cli.stopping import Stopped, StopRequests
-from actsafe.training.errors import UserError
+from actsafe.training.errors import NoNumberError, UserError
 
 COMMANDS: Mapping[str, str] = {
     "demo": "Explore a pendulum safely, then swing it up: the whole of ActSafe in under three minutes.",
@@ -79,8 +79,21 @@ def _run(arguments: list[str]) -> int:
         hint = f" Did you mean `actsafe {nearest[0]}`?" if nearest else ""
         raise UserError(f"unknown command {name!r}; expected one of {', '.join(COMMANDS)}.{hint}")
     command_class = getattr(importlib.import_module(f"actsafe.cli.{name}"), name.capitalize())
-    command = importlib.import_module("tyro").cli(command_class, prog=f"actsafe {name}", args=arguments[1:])
+    try:
+        command = importlib.import_module("tyro").cli(command_class, prog=f"actsafe {name}", args=arguments[1:])
+    except NoNumberError as error:
+        raise UserError(f"{_option_of(error.word, arguments)}: {error}") from error
     return command.run(arguments)
+
+
+def _option_of(word: str, arguments: Sequence[str]) -> str:
+    """The option that was given this word."""
+    option = arguments[0]
+    for argument in arguments:
+        option = argument.partition("=")[0] if argument.startswith("--") else option
+        if word in (argument, argument.partition("=")[2]):
+            break
+    return option
 
 
 def _overview() -> str:

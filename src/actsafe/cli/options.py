@@ -6,18 +6,10 @@ from typing import Annotated, Any
 from tyro.conf import FlagCreatePairsOff, arg
 from tyro.constructors import PrimitiveConstructorSpec
 
-from actsafe.training.errors import UserError
+from actsafe.training.errors import NoNumberError
 
 LARGEST = 2**32 - 1
 """Of whole numbers that an option takes."""
-
-
-class NoNumberError(UserError):
-    """A word that is not the number which an option takes. No ValueError, of which more would be said than this."""
-
-    def __init__(self, word: str, expected: str) -> None:
-        super().__init__(f"got {word!r}; expected {expected}")
-        self.word = word
 
 
 def _number(kind: type, form: str, expected: str) -> PrimitiveConstructorSpec[Any]:
