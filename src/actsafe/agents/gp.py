@@ -208,7 +208,7 @@ class GPAgent(Agent):
         """The model that the data speaks for; `capacity` rows are enough to hold it."""
         return learn(self.problem, state.data.head(capacity), state.kernels, self.settings.gp)
 
-    def planner(self, model: GPDynamics, multiplier: Array, reward_weights: Float[Array, " reward"]) -> Planner:
+    def planner(self, model: GPDynamics, multiplier: Array, reward_weights: Float[Array, "*seed reward"]) -> Planner:
         """What decides, for the mixture of rewards that a phase or a task asks for (see `reward_weights`)."""
         settings, row, problem = self.settings.objective, self.algorithm, self.problem
         tasks = tuple(TaskReward(problem, task) for task in problem.tasks)

@@ -54,7 +54,7 @@ class Mixture(PlanReward):
     """A weighted sum of rewards. The weights are data: phases that differ by them alone share one compiled program."""
 
     rewards: tuple[PlanReward, ...]
-    weights: Float[Array, " reward"]
+    weights: Float[Array, "*seed reward"]
 
     def __call__(self, state: State, action: Action, prediction: Prediction) -> Float[Array, ""]:
         return jnp.dot(self.weights, jnp.stack([reward(state, action, prediction) for reward in self.rewards]))
