@@ -98,7 +98,9 @@ def test_without_a_preset_the_agent_suits_the_environment(actsafe):
 
 
 def test_help_names_every_preset(actsafe):
-    told = "".join(character if character.isalnum() or character == "-" else " " for character in actsafe("train", "--help")[1])
+    told = "".join(
+        character if character.isalnum() or character == "-" else " " for character in actsafe("train", "--help")[1]
+    )
     named = {name if name in told.split() else name.removesuffix("-sparse") for name in PRESETS}
     assert named <= set(told.split())
 
@@ -152,7 +154,9 @@ def test_a_notebook_keeps_lines_and_no_bars(unfinished, monkeypatch):
     assert "epoch 1 of 2  expansion  return -3  cost 0.25" in line
 
 
-@pytest.mark.parametrize(("seconds", "said"), [(3.4, "3 s"), (75.0, "1 min 15 s"), (7260.0, "2 h 1 min"), (8.6 * 86400, "9 days")])
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(3.4, "3 s"), (75.0, "1 min 15 s"), (7260.0, "2 h 1 min"), (8.6 * 86400, "9 days")]
+)
 def test_durations_are_for_people(seconds, said):
     assert progress.duration(seconds) == said
 

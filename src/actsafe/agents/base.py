@@ -276,11 +276,11 @@ class Agent(abc.ABC):
         raise ValueError("this run's model predicts no images")
 
     @abc.abstractmethod
-    def may_exploit(self, learned: Mapping[str, float | None]) -> bool:
+    def may_exploit(self, learned: Mapping[str, Any]) -> bool:
         """Whether the task's policy may act in place of the exploration's, going by what an epoch's updates measured."""
 
     @abc.abstractmethod
-    def predicted(self, role: Role, learned: Mapping[str, float | None], decided: float | None) -> list[dict[str, Any]]:
+    def predicted(self, role: Role, learned: Mapping[str, Any], decided: float | None) -> list[dict[str, Any]]:
         """For every constraint, what an epoch's acting policy was predicted to cost: columns of the ledger.
 
         `decided` is the largest predicted cost of the epoch's decisions, where they were checked.

@@ -268,11 +268,11 @@ class GPAgent(Agent):
             )
         return GPLearner(self)
 
-    def may_exploit(self, learned: Mapping[str, float | None]) -> bool:
+    def may_exploit(self, learned: Mapping[str, Any]) -> bool:
         """Always: every plan is checked, whatever it is for."""
         return True
 
-    def predicted(self, role: Role, learned: Mapping[str, float | None], decided: float | None) -> list[dict[str, Any]]:
+    def predicted(self, role: Role, learned: Mapping[str, Any], decided: float | None) -> list[dict[str, Any]]:
         return [
             {
                 "constraint": self.spec.cost_names[0],

@@ -1,6 +1,7 @@
 """When the task's policy may act in place of the one that explores."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +11,7 @@ AT_THE_BOUNDARY = 0.25
 """Of a budget. Steps go back and forth across the boundary, so that a mean over many may lie a little beyond it."""
 
 
-def may_take_over(algorithm: Algorithm, planner_budgets: Sequence[float], learned: Mapping[str, float | None]) -> bool:
+def may_take_over(algorithm: Algorithm, planner_budgets: Sequence[float], learned: Mapping[str, Any]) -> bool:
     """Whether the task's policy may act in place of the exploration's, going by what an epoch's updates measured.
 
     It may where it keeps to its budgets in its own imagination, and where the exploration's policy would break them as
@@ -23,7 +24,7 @@ def may_take_over(algorithm: Algorithm, planner_budgets: Sequence[float], learne
     return task > -AT_THE_BOUNDARY or task >= exploration
 
 
-def _least_margin(planner_budgets: Sequence[float], role: Role, learned: Mapping[str, float | None]) -> float:
+def _least_margin(planner_budgets: Sequence[float], role: Role, learned: Mapping[str, Any]) -> float:
     """Of all constraints, what was left of the planner's budget in imagination, as a share of it."""
     shares = []
     for number, budget in enumerate(planner_budgets):

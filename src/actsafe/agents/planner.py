@@ -60,7 +60,7 @@ class Planner(Policy):
     problem: Problem
     model: Model
     objective: Objective
-    multiplier: Float[Array, " state"]
+    multiplier: Float[Array, "*seed state"]
     settings: PlanningSettings = eqx.field(static=True)
     is_observed: bool = eqx.field(static=True, default=False)
     """Whether reward and cost belong to the state, as for `ObservedProblem`."""

@@ -417,11 +417,11 @@ class WorldModelAgent(Agent):
         shown = eqx.filter_jit(predict_video)(state.model.tree, rows, num_seen, key)
         return np.clip(np.round((np.asarray(shown) + 0.5) * 255.0), 0, 255).astype(np.uint8)
 
-    def may_exploit(self, learned: Mapping[str, float | None]) -> bool:
+    def may_exploit(self, learned: Mapping[str, Any]) -> bool:
         is_checked = self.settings.is_handover_checked
         return not is_checked or may_take_over(self.algorithm, self.planner_budgets, learned)
 
-    def predicted(self, role: Role, learned: Mapping[str, float | None], decided: float | None) -> list[dict[str, Any]]:
+    def predicted(self, role: Role, learned: Mapping[str, Any], decided: float | None) -> list[dict[str, Any]]:
         """By constraint, means over an epoch's updates of what was imagined of the acting policy.
 
         `predicted_cost` and `predicted_pessimistic_cost` are of an episode: the mean over imagined decisions, times the

@@ -316,7 +316,7 @@ def _by_seed(measured: Mapping[str, Any], num_seeds: int) -> list[dict[str, Any]
 
 
 def _numbers(learned: Mapping[str, Any]) -> dict[str, float | None]:
-    return {name: value for name, value in learned.items() if isinstance(value, int | float)}
+    return {name: float(value) for name, value in learned.items() if isinstance(value, int | float)}
 
 
 def make_loop(config: Config) -> Loop:
