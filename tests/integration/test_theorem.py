@@ -25,6 +25,17 @@ def test_it_writes_what_came_out_and_a_picture(actsafe, tmp_path):
     assert code == (1 if content["contradictions"] else 0), errors
     assert tally.finished_runs == 2
     assert content["sizes"]["episodes_least_median_most"][2] < 30
+    rows = {(row["multiplier"], row["distance"]): row for row in content["rows"]}
+    assert rows.keys() == {("theory", "paper"), ("zero", "paper"), ("theory", "tight"), ("zero", "tight")}
+    assert rows["theory", "paper"]["tally"] == content["tally"]
+    for (multiplier, distance), row in rows.items():
+        assert row["violating_runs"] == row["tally"]["violating_runs"]
+        low, high = row["interval"]
+        assert low <= row["violating_runs"] / 2 <= high
+        assert row["contradictions"] == [] or multiplier == "theory"
+        assert f"{distance} D" in output
+    near, far = (content["constants"]["distance_of_neighbours"][name] for name in ("tight", "paper"))
+    assert all(0.0 < small < large for small, large in zip(near, far, strict=True))
     assert content["command"].startswith("actsafe theorem --runs 2")
     assert content["machine"]["cores"] >= 1
     assert "Nothing in 2 runs contradicts the theorem." in output

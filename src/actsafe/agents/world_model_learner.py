@@ -19,7 +19,7 @@ from actsafe.models.rssm.blocks import is_for_nvidia
 
 AnyReplay = Replay | HostReplay
 
-Sums = Mapping[str, Float[Array, " seed"]]
+Sums = Mapping[str, Float[Array, "*seed"]]
 """What updates measured, added up."""
 
 

@@ -8,20 +8,26 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from actsafe.agents.phases import Phase
-from actsafe.agents.recipes import Policy
-from actsafe.agents.vision import VisionAgent
+from actsafe.agents import world_model_learner
+from actsafe.agents.algorithms import Role
+from actsafe.agents.base import ActMode
+from actsafe.agents.phases import Phase, Schedule
+from actsafe.agents.world_model import WorldModelAgent
+from actsafe.agents.world_model_learner import WorldModelLearner
 from actsafe.data.replay import HostReplay, Replay
-from actsafe.training import collecting, epochs
-from actsafe.training.collecting import DeviceCollector, HostCollector, Way
-from actsafe.training.epochs import Loop, Standing, ticks_per_epoch
-from actsafe.training.learning import Learner
+from actsafe.data.rows import RowLayout
+from actsafe.training import collecting
+from actsafe.training.collecting import Block, DeviceCollector, HostCollector
+from actsafe.training.config import Config
+from actsafe.training.loop import Loop, TrainState
+from actsafe.training.presets import vision_tiny
 from actsafe.training.settings import ConfigError
-from actsafe.training.vision_presets import vision_tiny
 
 
-class CountingAgent(VisionAgent):
-    """Learns nothing, but reports what it was shown."""
+class CountingAgent(WorldModelAgent):
+    """Learns nothing, but reports what it was shown, and the margin that it is told to report of the task."""
+
+    margin = 0.0
 
     def learn(self, state, sample, draws, keys, phase, reward_range):
         def one(count, inputs):
@@ -29,7 +35,8 @@ class CountingAgent(VisionAgent):
             rows = sample(draw)
             lowest, highest = reward_range
             shown = {"reward": jnp.mean(rows.reward), "lowest": lowest, "highest": highest}
-            return count + 1, shown | {"luck": jax.random.uniform(key)}
+            margins = {"task/margin_0": jnp.asarray(self.margin), "exploration/margin_0": jnp.asarray(0.0)}
+            return count + 1, shown | margins | {"luck": jax.random.uniform(key)}
 
         count, reported = jax.lax.scan(one, state.num_updates, (draws, keys))
         return dataclasses.replace(state, num_updates=count), reported
@@ -37,162 +44,235 @@ class CountingAgent(VisionAgent):
 
 @pytest.fixture(scope="module", autouse=True)
 def single_precision():
-    jax.config.update("jax_enable_x64", False)
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-    jax.config.update("jax_enable_x64", True)
+    with jax.enable_x64(False):
+        jax.config.update("jax_disable_most_optimizations", True)
+        yield
+        jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.fixture(scope="module")
-def config():
-    return dataclasses.replace(vision_tiny(), observation="state")
+def config() -> Config:
+    return dataclasses.replace(vision_tiny(), observation="state", evaluate_every=0)
 
 
 @pytest.fixture(scope="module")
-def fleet(config):
+def envs(config):
     return config.make_envs()
 
 
 @pytest.fixture(scope="module")
-def agent(config, fleet) -> VisionAgent:
-    made = config.make_agent(fleet)
-    return CountingAgent(made.surroundings, made.recipe, made.settings)
+def agent(config, envs) -> WorldModelAgent:
+    made = config.make_agent(envs)
+    return CountingAgent(made.spec, made.algorithm, made.settings, made.schedule)
+
+
+def with_ratio(config, agent, updates_per_1000_steps):
+    """The config and the agent with another number of updates."""
+    settings = dataclasses.replace(agent.settings, updates_per_1000_steps=updates_per_1000_steps)
+    return dataclasses.replace(config, agent=settings), dataclasses.replace(agent, settings=settings)
 
 
 @pytest.fixture(scope="module")
 def state(agent):
-    return eqx.filter_jit(agent.init)(jax.random.key(0))
+    """Of one seed, along the axis seed."""
+    return agent.learner(2, 1).init(jax.random.key(0)[None])
 
 
-@pytest.fixture
-def fresh(state):
-    """A state of the test's own, which may be given up."""
+def copy_of(state):
+    """A state that may be given up."""
     return jax.tree.map(lambda leaf: leaf.copy() if eqx.is_array(leaf) else leaf, state)
 
 
-def test_host_and_device_collect_the_same(agent, fleet, state, monkeypatch):
+def begun(agent_state) -> TrainState:
+    """The train state of a run with this agent."""
+    no = jnp.zeros((), bool)
+    return TrainState(agent_state, jax.random.key(3)[None], no, no, jnp.int32(0), jnp.int32(0))
+
+
+def test_host_and_device_collect_the_same(agent, envs, state, monkeypatch):
     """The host by threads, and as it does for an accelerator, by one program."""
-    collectors = [HostCollector(agent, fleet), DeviceCollector(agent, fleet)]
+    collectors = [HostCollector(envs, 1), DeviceCollector(envs, 1)]
     monkeypatch.setattr(collecting, "prefers_products", lambda: False)
-    collectors.append(HostCollector(agent, fleet))
+    collectors.append(HostCollector(envs, 1))
+    policy = agent.learner(2, 1).policy(state, ActMode(Role.TASK))
     blocks = []
     for collector in collectors:
-        collector.begin(5)
-        parts = [collector.collect(state.mind, 14, Way(Policy.TASK), jax.random.key(n)) for n in range(2)]
-        blocks.append([part.rows() for part in parts])
-    for host, device, ahead in zip(*blocks, strict=True):
+        collector.begin(policy, [5], jax.random.key(9)[None])
+        parts = [collector.collect(policy, 14) for _ in range(2)] + [collector.last_row()]
+        blocks.append([(part.rows(), part) for part in parts])
+    for (host, first), (device, second), (ahead, _) in zip(*blocks, strict=True):
         for name, left, right, other in zip(host._fields, host, device, ahead, strict=True):
             np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-6, err_msg=name)
             np.testing.assert_allclose(left, other, rtol=1e-5, atol=1e-6, err_msg=name)
+        assert first.decisions.keys() == second.decisions.keys()
+        np.testing.assert_array_equal(first.is_last, second.is_last)
+        for name, values in first.info.items():
+            np.testing.assert_allclose(values, second.info[name], rtol=1e-5, atol=1e-6, err_msg=name)
     # 25 decisions an episode: the second block of 14 ticks begins the next one at tick 26 - 14.
-    np.testing.assert_array_equal(np.flatnonzero(blocks[0][1].is_first[0]), [12])
-    assert not np.any(blocks[0][1].action[:, 12])
+    np.testing.assert_array_equal(np.flatnonzero(blocks[0][1][0].is_first[0, 0]), [12])
+    assert not np.any(blocks[0][1][0].action[0, :, 12])
 
 
-def filled(kind, fleet):
-    replay = kind.empty(2, 40, fleet.spec.observation_shape, fleet.observation_dtype, 1, 1)
+LAYOUT = RowLayout(2, 40, (5,), np.float32, 1, 1)
+
+
+def filled(kind):
+    replay = Replay.empty(*LAYOUT) if kind is Replay else HostReplay(LAYOUT)
     source = np.random.default_rng(0)
     rows = replay.rows._replace(reward=source.normal(size=(2, 40)).astype(np.float32))
     return replay.append(jax.tree.map(np.array, rows))
 
 
 @pytest.mark.parametrize("recent_rows", [0, 20])
-def test_both_replays_teach_the_same(agent, fleet, state, recent_rows):
-    agent = CountingAgent(
-        agent.surroundings, agent.recipe, dataclasses.replace(agent.settings, recent_rows=recent_rows)
-    )
+def test_both_replays_teach_the_same(agent, state, recent_rows):
+    settings = dataclasses.replace(agent.settings, recent_rows=recent_rows, updates_per_1000_steps=70)
+    agent = dataclasses.replace(agent, settings=settings)
     found = []
     for kind in (Replay, HostReplay):
-        copied = jax.tree.map(lambda leaf: leaf.copy() if eqx.is_array(leaf) else leaf, state)
-        after, sums = Learner(agent, 3).learn(copied, filled(kind, fleet), jax.random.key(2), Phase.WARM_UP)
-        assert int(after.num_updates) == 3
+        learner = WorldModelLearner(agent, 2, 1)
+        assert learner.num_updates == 3
+        after, sums = learner.learn(copy_of(state), filled(kind), jax.random.key(2)[None], Phase.WARM_UP)
+        assert int(after.num_updates[0]) == 3
         found.append(sums)
     for name, value in found[0].items():
         np.testing.assert_allclose(value, found[1][name], rtol=1e-6)
-    assert 0.0 < float(found[0]["luck"]) < 3.0
+    assert 0.0 < float(found[0]["luck"][0]) < 3.0
     # Sums over three updates, each of which is told the range of all 80 rewards.
-    rewards = filled(HostReplay, fleet).rows.reward
+    rewards = filled(HostReplay).rows.reward
     assert rewards.min() < 0.0 < rewards.max()
     np.testing.assert_allclose(found[0]["lowest"], 3 * rewards.min(), rtol=1e-6)
     np.testing.assert_allclose(found[0]["highest"], 3 * rewards.max(), rtol=1e-6)
 
 
-def test_updates_keep_their_ratio_to_steps(config, fleet, agent, fresh, monkeypatch):
+class Random:
+    """Blocks of the right shape, without a policy."""
+
+    def __init__(self, envs):
+        self.envs = envs
+
+    def begin(self, policy, seeds, keys):
+        self.time_step = self.envs.reset(seeds[0])
+
+    def collect(self, policy, num_ticks):
+        steps = []
+        for _ in range(num_ticks):
+            steps.append(self.time_step)
+            self.time_step = self.envs.step(np.zeros((2, 1)))
+        fields = {
+            name: np.stack([getattr(step, name) for step in steps], axis=1)[None]
+            for name in ("reward", "costs", "is_first", "is_last")
+        }
+        observations = np.stack([step.view for step in steps], axis=1)[None]
+        action = np.zeros((1, 2, num_ticks, 1), np.float32)
+        return Block(
+            lambda: jnp.asarray(observations), lambda tick: None, action=action, **fields, info={}, decisions={}
+        )
+
+    def last_row(self):
+        return self.collect(None, 1)
+
+
+def loop_of(config, envs, agent) -> Loop:
+    loop = Loop(config, envs, agent)
+    loop._collector = Random(envs)
+    return loop
+
+
+def test_updates_keep_their_ratio_to_steps(config, envs, agent, state):
     """70 updates in 1000 steps. A cycle of 13 ticks is at most 52 steps, 3 updates, which is what a call does."""
-    config = dataclasses.replace(config, updates_per_1000_steps=70)
-    loop = Loop(config, fleet, agent)
-    monkeypatch.setattr(loop, "_collector", Random(fleet))
-    standing, replay = Standing(fresh, 0, 0), Replay.empty(2, 250, fleet.spec.observation_shape, np.float32, 1, 1)
+    config, agent = with_ratio(config, agent, 70)
+    loop = loop_of(config, envs, agent)
+    train_state, buffer = begun(copy_of(state)), Replay.empty(2, 250, envs.spec.observation_shape, np.float32, 1, 1)
     updates = []
     for number in (1, 2, 3):
-        epoch = loop.epoch(number, standing, replay)
-        standing, replay = epoch.standing, epoch.replay
-        assert int(standing.num_steps) == 100 * number
-        assert int(standing.agent.num_updates) == int(standing.num_updates)
-        assert epoch.num_updates == int(standing.num_updates) - sum(updates)
+        epoch = loop.epoch(number, train_state, buffer)
+        train_state, buffer = epoch.train_state, epoch.buffer
+        assert int(train_state.num_steps) == 100 * number
+        assert int(train_state.agent.num_updates[0]) == int(train_state.num_updates)
+        assert epoch.num_updates == int(train_state.num_updates) - sum(updates)
         updates.append(epoch.num_updates)
     # 7, 14 and 21 are due after 100, 200 and 300 steps, of which whole calls of 3 are done.
     assert np.cumsum(updates).tolist() == [6, 12, 21]
 
 
-def test_a_program_compiled_ahead_learns_the_same(config, fleet, agent, fresh, monkeypatch):
+def test_a_program_compiled_ahead_learns_the_same(config, envs, agent, state, monkeypatch):
     """Warm-up, expansion and two epochs after it: two programs, each compiled once, and none when it is needed."""
+    config, agent = with_ratio(config, agent, 70)
 
-    def run(standing):
-        loop = Loop(config, fleet, agent)
-        monkeypatch.setattr(loop, "_collector", Random(fleet))
-        replay, learned = Replay.empty(2, 250, fleet.spec.observation_shape, np.float32, 1, 1), []
+    def run(train_state):
+        loop = loop_of(config, envs, agent)
+        buffer, learned = Replay.empty(2, 250, envs.spec.observation_shape, np.float32, 1, 1), []
         for number in (1, 2, 3, 4):
-            if number == 2 and loop._learner._ahead:
-                monkeypatch.setattr(loop._learner, "_from_device", None)
-            epoch = loop.epoch(number, standing, replay)
-            standing, replay = epoch.standing, epoch.replay
+            if number == 2 and loop.learner._ahead:
+                monkeypatch.setattr(loop.learner, "_from_device", None)
+            epoch = loop.epoch(number, train_state, buffer)
+            train_state, buffer = epoch.train_state, epoch.buffer
             learned.append(epoch.learned)
-        return learned, list(loop._learner._ahead)
+        return learned, list(loop.learner._ahead)
 
-    config = dataclasses.replace(config, updates_per_1000_steps=70)
-    copied = jax.tree.map(lambda leaf: leaf.copy() if eqx.is_array(leaf) else leaf, fresh)
-    learned, ahead = run(Standing(fresh, 0, 0))
+    learned, ahead = run(begun(copy_of(state)))
     assert ahead == []
-    monkeypatch.setattr(epochs, "is_for_nvidia", lambda: True)
-    assert run(Standing(copied, 0, 0)) == (learned, [Phase.EXPANSION, Phase.EXPLOITATION])
-    assert all(entry["luck"] > 0.0 for entry in learned)
+    monkeypatch.setattr(world_model_learner, "is_for_nvidia", lambda: True)
+    monkeypatch.setattr(world_model_learner, "compiler_options", lambda: None)
+    assert run(begun(copy_of(state))) == (learned, [Phase.EXPANSION, Phase.EXPLOITATION])
+    assert all(entry["luck"] > 0.0 for (entry,) in learned)
 
 
-class Random:
-    """Blocks of the right shape, without a policy."""
-
-    def __init__(self, fleet):
-        self.fleet = fleet
-
-    def begin(self, seed):
-        self.arrival = self.fleet.reset(seed)
-
-    def collect(self, mind, num_ticks, way, key):
-        arrivals = []
-        for _ in range(num_ticks):
-            arrivals.append(self.arrival)
-            self.arrival = self.fleet.step(np.zeros((2, 1)))
-        fields = (np.stack(field, axis=1) for field in list(zip(*arrivals, strict=True))[1:5])
-        observations = np.stack([arrival.view for arrival in arrivals], axis=1)
-        return epochs.Block(
-            lambda: jnp.asarray(observations), lambda tick: None, np.zeros((2, num_ticks, 1), np.float32), *fields
-        )
-
-
-def test_an_epoch_must_be_whole_episodes(config, fleet):
-    assert ticks_per_epoch(config, fleet) == 26
-    with pytest.raises(ConfigError, match="multiple of 100"):
-        ticks_per_epoch(dataclasses.replace(config, steps_per_epoch=50), fleet)
+@pytest.mark.parametrize(
+    ("margin", "phases"),
+    [
+        # No worse than the exploration's, which is 0.
+        (0.0, ["warm_up", "expansion", "exploitation", "exploitation"]),
+        # Not a number is as bad as can be.
+        (float("nan"), ["warm_up", "expansion", "expansion", "expansion"]),
+    ],
+)
+def test_the_task_takes_over_when_it_may(config, envs, agent, state, margin, phases):
+    """Two epochs of exploitation are scheduled after one of each other phase."""
+    content = CountingAgent(agent.spec, agent.algorithm, agent.settings, agent.schedule)
+    object.__setattr__(content, "margin", margin)
+    loop = loop_of(config, envs, content)
+    train_state, buffer, seen = begun(copy_of(state)), loop.make_buffer(), []
+    for number in (1, 2, 3, 4):
+        epoch = loop.epoch(number, train_state, buffer)
+        train_state, buffer = epoch.train_state, epoch.buffer
+        seen.append(epoch.phase.value)
+        assert bool(train_state.may_hand_over) == (phases[-1] == "exploitation")
+        assert bool(train_state.has_handed_over) == (seen[-1] == "exploitation")
+    assert seen == phases
 
 
-def test_evaluation_takes_as_many_episodes_of_each_environment(config, fleet, agent, state, monkeypatch):
-    loop = Loop(config, fleet, agent)
-    monkeypatch.setattr(loop, "_collector", Random(fleet))
+def test_handing_over_is_part_of_the_train_state(config, envs, agent, state):
+    """By hand: the third epoch is the first of exploitation, which begins where the state says so, and stays."""
+    loop = loop_of(config, envs, agent)
+    assert config.phase(3) is config.phase(4) is Phase.EXPLOITATION
+    start, yes = begun(state), jnp.ones((), bool)
+    assert loop._phase(3, start) is Phase.EXPANSION
+    assert loop._phase(3, start._replace(may_hand_over=yes)) is Phase.EXPLOITATION
+    assert loop._phase(4, start._replace(has_handed_over=yes)) is Phase.EXPLOITATION
+    assert [loop._phase(number, start._replace(may_hand_over=yes)) for number in (1, 2)] == [
+        Phase.WARM_UP,
+        Phase.EXPANSION,
+    ]
+
+
+def test_an_epoch_is_whole_episodes(config, envs, agent):
+    assert Loop(config, envs, agent).num_ticks == 26
+    both = dataclasses.replace(config, schedule=Schedule(warm_up=2, expansion=2, episodes_per_epoch=2))
+    assert Loop(both, envs, agent).num_ticks == 52
+    with pytest.raises(ValueError, match=r"multiple of schedule\.episodes_per_epoch = 2"):
+        Schedule(warm_up=1, expansion=2, episodes_per_epoch=2)
+    with pytest.raises(ConfigError, match="multiple of"):
+        Config.from_json({**config.to_json(), "schedule": {"warm_up": 1, "expansion": 2, "episodes_per_epoch": 2}})
+
+
+def test_evaluation_takes_as_many_episodes_of_each_environment(config, envs, agent, state):
+    loop = loop_of(config, envs, agent)
     assert loop.ticks_of(3) == 2 * 26
-    assert len(loop.evaluate(state, 3, epoch=1)) == 3
+    start = begun(state)
+    assert len(loop.evaluate(start, "swing_up", 3, epoch=1, stream=1)[1][0]) == 3
     first, again, other = (
-        [outcome.reward for outcome in loop.evaluate(state, 2, epoch=1, stream=stream)] for stream in (1, 1, 2)
+        [outcome.returns for outcome in loop.evaluate(start, "swing_up", 2, epoch=1, stream=stream)[1][0]]
+        for stream in (1, 1, 2)
     )
     assert first == again != other
