@@ -1,49 +1,39 @@
-"""How the states of each problem are read for drawing: the angle, the constrained quantity, its limit.
+"""States in the plane that their problem declares: which of them break a limit, and paths without lines across."""
 
-Angles are counted from hanging, so that both problems start at 0 and have their goal at +-180 degrees.
-"""
-
+import contextlib
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+from matplotlib.axes import Axes
 
-from actsafe.problems import PROBLEMS, Cartpole, Pendulum
+from actsafe.envs.make import is_pure
+from actsafe.envs.problem import ProblemBatch
+from actsafe.figures import style
+from actsafe.problems.base import Coordinate, Plane, Problem
+from actsafe.training.config import Config
 
 Series = Sequence[float | int | None] | np.ndarray
 """Numbers as they come out of a results file, null for one that is not finite, or as an array."""
 Episodes = Sequence[np.ndarray] | np.ndarray
 """The states of each episode, [T+1, state]."""
-UPRIGHT_COSINE = 0.95
-"""A state counts as upright within this cosine of the top, as in `Problem.is_goal`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class View:
-    """What to read off a state vector, [..., state]."""
+    """The plane of a problem, and what figures need to know beside it."""
 
-    angle: Callable[[np.ndarray], np.ndarray]
-    """Radians from hanging, in [-pi, pi]."""
-    constrained: Callable[[np.ndarray], np.ndarray]
-    """The quantity whose size the safety constraint limits."""
-    base: Callable[[np.ndarray], np.ndarray]
-    """Where the rod is held, in rod lengths."""
-    rail: float
-    """How far the place where the rod is held may safely move either way, in rod lengths; 0 where it is fixed."""
-    limit: float
-    label: str
-    """Name and unit of the constrained quantity."""
-    reach: float
-    """How far a plot of the constrained quantity extends at least."""
-    is_constrained_upwards: bool
-    """In the state plane: the constrained quantity is on the y axis, the angle on the x axis; or else the other way."""
+    plane: Plane
     state_dim: int
     budget: float
-    decision_seconds: float
 
     def is_outside(self, states: np.ndarray) -> np.ndarray:
-        """Whether each state breaks the limit; one that is not finite counts as breaking it."""
-        return ~(np.abs(self.constrained(states)) <= self.limit) | ~np.all(np.isfinite(states), axis=-1)
+        """Whether each state breaks a limit; one that is not finite counts as breaking it."""
+        is_inside = np.all(np.isfinite(states), axis=-1)
+        for coordinate in (self.plane.x, self.plane.y):
+            if coordinate.limit is not None:
+                is_inside &= np.abs(coordinate.read(states)) <= coordinate.limit
+        return ~is_inside
 
     def check(self, states: np.ndarray, what: str) -> np.ndarray:
         """`states` as an array [T+1, state], or an error that names `what`."""
@@ -55,50 +45,81 @@ class View:
             )
         return states
 
+    @property
+    def rod(self) -> tuple[Coordinate, Coordinate]:
+        """The angle of the rod, where the plane has one, and the other coordinate."""
+        x, y = self.plane.x, self.plane.y
+        return (x, y) if x.is_angle else (y, x)
 
-def _pendulum() -> View:
-    problem = Pendulum()
-    return View(
-        angle=lambda states: np.arctan2(-states[..., 1], -states[..., 0]),
-        constrained=lambda states: states[..., 2],
-        base=lambda states: np.zeros(states.shape[:-1]),
-        rail=0.0,
-        limit=problem.params.speed_limit,
-        label="angular speed (rad/s)",
-        reach=1.08 * problem.params.max_speed,
-        is_constrained_upwards=True,
-        state_dim=problem.state_dim,
-        budget=problem.budget,
-        decision_seconds=problem.params.time_step * problem.action_repeat,
-    )
+    def places(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Where states are drawn, angles in degrees."""
+        return drawn(self.plane.x, self.plane.x.read(states)), drawn(self.plane.y, self.plane.y.read(states))
+
+    def path(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The line through states, angles in degrees, with a gap wherever one passes its seam."""
+        x, y = self.plane.x.read(states), self.plane.y.read(states)
+        if self.plane.x.is_angle:
+            x, y = break_at_seam(x, y)
+        elif self.plane.y.is_angle:
+            y, x = break_at_seam(y, x)
+        return drawn(self.plane.x, x), drawn(self.plane.y, y)
+
+    def reaches(self, episodes: Iterable[np.ndarray]) -> tuple[float, float]:
+        """How far the axes extend: as far as was visited, at least as the problem says, at most thrice the limit."""
+        episodes = list(episodes)
+        return _reach(self.plane.x, episodes), _reach(self.plane.y, episodes)
+
+    def frame(self, axes: Axes, reaches: tuple[float, float]) -> None:
+        """Give axes of the plane their limits and ticks, and shade what lies beyond the limits of the coordinates."""
+        coordinates = zip("xy", (self.plane.x, self.plane.y), reaches, strict=True)
+        for along, coordinate, reach in coordinates:
+            end = float(drawn(coordinate, np.array(reach)))
+            axes.set(**{f"{along}lim": (-end, end)})
+            axis = axes.xaxis if along == "x" else axes.yaxis
+            if coordinate.names:
+                values, names = zip(*coordinate.names, strict=True)
+                axis.set_ticks(drawn(coordinate, np.array(values)), names)
+            if coordinate.limit is not None:
+                limit = float(drawn(coordinate, np.array(coordinate.limit)))
+                style.forbid(axes, above=limit, below=-limit, along=along)
+                # Side by side there is room for few numbers along x.
+                middle = [0.0] if along == "y" or reach < 2.0 * limit else []
+                axis.set_ticks([-limit, *middle, limit])
 
 
-def _cartpole() -> View:
-    problem = Cartpole()
-    return View(
-        angle=lambda states: np.arctan2(states[..., 2], states[..., 1]),
-        constrained=lambda states: states[..., 0],
-        base=lambda states: states[..., 0] / problem.params.pole_length,
-        rail=problem.params.position_limit / problem.params.pole_length,
-        limit=problem.params.position_limit,
-        label="cart position (m)",
-        reach=1.7 * problem.params.position_limit,
-        is_constrained_upwards=False,
-        state_dim=problem.state_dim,
-        budget=problem.budget,
-        decision_seconds=problem.params.time_step * problem.action_repeat,
-    )
+def view_of(problem: Problem | None) -> View | None:
+    """How to draw the states of this problem; None where it declares no plane."""
+    plane = None if problem is None else problem.plane
+    return None if plane is None or problem is None else View(plane, problem.state_dim, problem.budget)
 
 
-_VIEWS: dict[str, Callable[[], View]] = {Pendulum.name: _pendulum, Cartpole.name: _cartpole}
+def require_view(problem: Problem) -> View:
+    """The same, or an error."""
+    found = view_of(problem)
+    if found is None:
+        raise ValueError(f"{problem.name} declares no plane to draw its states in; expected Problem.plane to give one")
+    return found
 
 
-def view(problem_name: str) -> View:
-    """How to read the states of this problem."""
-    if problem_name not in _VIEWS:
-        hint = "add a view of it to figures/coordinates.py" if problem_name in PROBLEMS else "check the name"
-        raise ValueError(f"no figure can draw {problem_name!r}; expected one of {', '.join(_VIEWS)}: {hint}")
-    return _VIEWS[problem_name]()
+def problem_of(config: Config) -> Problem | None:
+    """The problem that a run is about; None for other environments."""
+    if not is_pure(config.env):
+        return None
+    with contextlib.closing(config.make_envs(1)) as envs:
+        return envs.problem if isinstance(envs, ProblemBatch) else None
+
+
+def drawn(coordinate: Coordinate, values: np.ndarray) -> np.ndarray:
+    """Values as they are drawn: angles in degrees."""
+    return np.degrees(values) if coordinate.is_angle else values
+
+
+def _reach(coordinate: Coordinate, episodes: Sequence[np.ndarray]) -> float:
+    if coordinate.is_angle:
+        return float(np.pi)
+    visited = np.concatenate([np.abs(coordinate.read(states)) for states in episodes]) if episodes else np.zeros(1)
+    farthest = 1.06 * float(np.max(visited, where=np.isfinite(visited), initial=0.0))
+    return max(coordinate.reach, farthest if coordinate.limit is None else min(farthest, 3.0 * coordinate.limit))
 
 
 def break_at_seam(angles: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

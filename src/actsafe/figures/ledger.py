@@ -1,4 +1,4 @@
-"""The safety ledger: what was promised of each episode, what it really cost, and when no promise was possible."""
+"""The safety ledger: what was promised of the costs, what they were, and when no promise was possible."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,12 +9,17 @@ from matplotlib.axes import Axes
 from matplotlib.container import Container
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
-from actsafe.figures import style
-from actsafe.figures.coordinates import Series
+from actsafe.evidence.ledger import LedgerRow
+from actsafe.figures import panels, style
+from actsafe.figures.summary import counts_episodes
+from actsafe.training import results
 
-PREDICTED, REALISED, BEYOND = "predicted,\npessimistic", "realised", "beyond budget"
+PESSIMISTIC, PREDICTED = "predicted,\npessimistic", "predicted, mean"
+REALISED, WORST, BEYOND = "realised, mean", "realised, worst", "beyond budget"
+MOST_MARKED = 30
+"""Epochs: more are drawn as lines."""
 _COORDINATE_LOOKS = (
     (style.BLUE, "o"),
     (style.GREEN, "s"),
@@ -24,98 +29,132 @@ _COORDINATE_LOOKS = (
 )
 
 
-def ledger_figure(rows: Sequence[Mapping[str, Any]], *, coordinate_names: Sequence[str] | None = None) -> Figure:
-    """Predicted and realised cost per episode, the decisions without a certificate, and the confidence multiplier.
+def ledger_figure(runs: Sequence[Mapping[str, Any]], *, coordinate_names: Sequence[str] | None = None) -> Figure:
+    """Predicted and realised costs by epoch and constraint; where decisions are checked before they are taken, the
+    shares of them that fell back or had no certificate; and confidence multipliers, where there are some.
 
-    `rows` are those of a ledger, one per episode and seed. Seeds are drawn side by side, their counts summed, and of
-    their multipliers the median. A value that is null was not finite and is marked "unbounded" at the top edge.
+    `runs` are those of one algorithm in a results file. Seeds are drawn side by side, their decisions counted together,
+    and of their multipliers the median. What is null because it was not finite is marked "unbounded" at the top edge.
     `coordinate_names` are the state's.
     """
-    if not rows:
-        raise ValueError("got no ledger rows; expected one per episode: run an experiment that keeps a ledger first")
-    figure = style.blank(5.6)
-    costs, counts, multipliers = figure.subplots(3, 1, sharex=True, height_ratios=[2.2, 1.0, 1.1])
-    episodes = [row["episode"] for row in rows]
-    costs.set_xlim(min(episodes) - 0.6, max(episodes) + 0.6)
-    costs.xaxis.set_major_locator(MaxNLocator(nbins=13, integer=True))
-    _costs(costs, rows)
-    _counts(counts, rows)
-    _multipliers(multipliers, rows, coordinate_names)
-    multipliers.set_xlabel("episode", fontsize=style.NORMAL, color=style.INK)
+    epochs = [epoch for run in runs for epoch in run["epochs"]]
+    if not epochs:
+        raise ValueError("got no epochs to draw; expected at least one: train a run first")
+    rows = [row for run in runs for row in results.ledger(run)]
+    constraints = list(runs[0]["budgets"])
+    is_checked = any(row.num_uncertified is not None for row in rows)
+    has_multipliers = any(epoch["multiplier"] for epoch in epochs)
+    heights = [2.2] * len(constraints) + [1.0] * is_checked + [1.1] * has_multipliers
+    figure = style.blank(0.9 + 1.1 * sum(heights))
+    grid = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
+    numbers = [epoch["epoch"] for epoch in epochs]
+    grid[0].set_xlim(min(numbers) - 0.6, max(numbers) + 0.6)
+    grid[0].xaxis.set_major_locator(MaxNLocator(nbins=13, integer=True))
+    for axes, name in zip(grid, constraints, strict=False):
+        _costs(axes, [row for row in rows if row.constraint == name])
+    if is_checked:
+        _shares(grid[len(constraints)], [row for row in rows if row.constraint == constraints[0]])
+    if has_multipliers:
+        _multipliers(grid[-1], epochs, coordinate_names)
+    _name_epochs(grid[-1], runs)
     return figure
 
 
-def _numbers(values: Series) -> np.ndarray:
-    """As an array, NaN for whatever is not finite."""
+def _name_epochs(axes: Axes, runs: Sequence[Mapping[str, Any]]) -> None:
+    """Epochs of one episode are called that; others are named by the simulator steps until their end."""
+    is_episodes = counts_episodes(runs)
+    axes.set_xlabel("episode" if is_episodes else "simulator steps", fontsize=style.NORMAL, color=style.INK)
+    if not is_episodes:
+        steps = {epoch["epoch"]: epoch["steps"] for epoch in runs[0]["epochs"]}
+        named = FuncFormatter(lambda value, _: panels.short(steps[round(value)]) if round(value) in steps else "")
+        axes.xaxis.set_major_formatter(named)
+
+
+def _numbers(values: Sequence[float | int | None]) -> np.ndarray:
+    """As an array, NaN for what is not finite or not known."""
     array = np.array(values, dtype=float)
     return np.where(np.isfinite(array), array, np.nan)
 
 
-def _side_by_side(rows: Sequence[Mapping[str, Any]]) -> np.ndarray:
-    """Where each row is drawn: at its episode, seeds beside each other."""
-    seeds = sorted({row["seed"] for row in rows})
+def _costs(axes: Axes, rows: Sequence[LedgerRow]) -> None:
+    """Draw promise and reality of each epoch: a safe one has what was realised at or below what was promised."""
+    budgets, name = sorted({row.budget for row in rows}), rows[0].constraint
+    style.clean(axes, title=f"{name} of an episode (budget {', '.join(f'{each:g}' for each in budgets)})", ylabel=name)
+    seeds = sorted({row.seed for row in rows})
+    num_epochs = len({row.epoch for row in rows})
     offsets = np.linspace(-0.27, 0.27, len(seeds)) if len(seeds) > 1 else np.zeros(1)
-    return np.array([row["episode"] + offsets[seeds.index(row["seed"])] for row in rows])
-
-
-def _costs(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Draw promise and reality of each episode as a pair: a safe one has the dot at or below the diamond."""
-    budgets = sorted({float(row["budget"]) for row in rows})
-    style.clean(axes, title=f"Cost of an episode (budget {', '.join(f'{budget:g}' for budget in budgets)})")
-    x = _side_by_side(rows)
-    predicted = _numbers([row["predicted_pessimistic_cost"] for row in rows])
-    realised = _numbers([row["realised_cost"] for row in rows])
-    finite = np.concatenate([predicted, realised, budgets])
+    x = np.array([row.epoch + offsets[seeds.index(row.seed)] for row in rows])
+    pessimistic = _numbers([row.predicted_pessimistic_cost for row in rows])
+    predicted = _numbers([row.predicted_cost for row in rows])
+    realised = _numbers([row.mean_cost for row in rows])
+    worst = _numbers([row.max_cost for row in rows])
+    finite = np.concatenate([pessimistic, predicted, realised, worst, budgets])
     style.scale_cost(axes, float(np.nanmax(finite)))
     for budget in budgets:
         style.forbid(axes, above=budget, is_hatched=False)
-    axes.vlines(x, realised, predicted, color=style.GREY, linewidth=0.8, zorder=2.6)
-    size = 7.0 if len({row["seed"] for row in rows}) == 1 else 5.5
-    axes.plot(x, predicted, "D", color=style.BLUE, markerfacecolor="white", markersize=size, zorder=3, label=PREDICTED)
-    axes.plot(x, realised, "o", color=style.BLACK, markersize=0.5 * size, zorder=3.1, label=REALISED)
-    style.mark_unbounded(axes, x[np.isnan(predicted)], style.BLUE)
-    style.mark_unbounded(axes, x[np.isnan(realised)], style.BLACK)
+    is_long = num_epochs > MOST_MARKED
+    size = 3.5 if is_long else 7.0 if len(seeds) == 1 else 5.5
+    line = "-" if is_long and len(seeds) == 1 else ""
+    axes.vlines(x, realised, pessimistic, color=style.GREY, linewidth=0.5 if is_long else 0.8, zorder=2.6)
+    hollow = {"markerfacecolor": "white", "linestyle": line, "linewidth": 1.2}
+    axes.plot(x, pessimistic, "D", color=style.BLUE, markersize=size, zorder=3, label=PESSIMISTIC, **hollow)
+    if np.any(np.isfinite(predicted)):
+        axes.plot(x, predicted, "s", color=style.SKY, markersize=0.6 * size, zorder=3, label=PREDICTED, **hollow)
+    if not np.array_equal(worst, realised, equal_nan=True):
+        axes.plot(x, worst, "_", color=style.BLACK, markersize=size, zorder=3.05, label=WORST)
+    look = {"markersize": 0.5 * size, "linestyle": line, "linewidth": 1.2}
+    axes.plot(x, realised, "o", color=style.BLACK, zorder=3.1, label=REALISED, **look)
+    # What nothing was predicted of, or no episode ended in, is not known either, but it is not unbounded.
+    is_checked = np.array([row.num_uncertified is not None for row in rows])
+    has_ended = np.array([row.num_episodes > 0 for row in rows])
+    style.mark_unbounded(axes, x[np.isnan(pessimistic) & is_checked], style.BLUE)
+    style.mark_unbounded(axes, x[np.isnan(worst) & has_ended], style.BLACK)
     beyond = Patch(facecolor=style.DANGER_SHADE, edgecolor=style.DANGER, linestyle=style.DASHES, label=BEYOND)
-    _legend(axes, [line for line in axes.get_lines() if line.get_label() in (PREDICTED, REALISED)] + [beyond])
+    named = (PESSIMISTIC, PREDICTED, WORST, REALISED)
+    _legend(axes, [each for each in axes.get_lines() if each.get_label() in named] + [beyond])
 
 
-def _counts(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Draw in how many decisions of an episode the first choice failed its check, and in how many every choice did."""
-    num_seeds = len({row["seed"] for row in rows})
-    style.clean(axes, title="Number of decisions" + (f", {num_seeds} seeds together" if num_seeds > 1 else ""))
-    episodes = sorted({row["episode"] for row in rows})
+def _shares(axes: Axes, rows: Sequence[LedgerRow]) -> None:
+    """Draw in which share of decisions the first choice failed its check, and in which every choice did."""
+    num_seeds = len({row.seed for row in rows})
+    style.clean(axes, title="Share of decisions" + (f", {num_seeds} seeds together" if num_seeds > 1 else ""))
+    epochs = sorted({row.epoch for row in rows})
     looks: dict[str, dict[str, Any]] = {
-        "fallbacks": {"color": style.SKY, "edgecolor": style.BLUE, "label": "fallback plan"},
-        "uncertified": {"color": "white", "edgecolor": style.DANGER, "hatch": style.HATCH, "label": "not certified"},
+        "num_fallbacks": {"color": style.SKY, "edgecolor": style.BLUE, "label": "fallback plan"},
+        "num_uncertified": {"color": "white", "edgecolor": style.DANGER, "hatch": style.HATCH, "label": "not certified"},
     }
-    largest = 0
-    for shift, (key, look) in zip((-0.19, 0.19), looks.items(), strict=True):
-        counts = [sum(row[key] or 0 for row in rows if row["episode"] == episode) for episode in episodes]
-        axes.bar(np.add(episodes, shift), counts, 0.36, linewidth=0.9, zorder=2, **look)
-        largest = max(largest, *counts)
-    axes.set_ylim(0, 1.15 * max(largest, 1))
-    axes.yaxis.set_major_locator(MaxNLocator(nbins=3, integer=True))
+    largest = 0.0
+    for shift, (entry, look) in zip((-0.19, 0.19), looks.items(), strict=True):
+        own = [[row for row in rows if row.epoch == epoch] for epoch in epochs]
+        counts = np.array([sum(getattr(row, entry) or 0 for row in each) for each in own])
+        shares = counts / np.maximum(1, [sum(row.num_decisions for row in each) for each in own])
+        axes.bar(np.add(epochs, shift), shares, 0.36, linewidth=0.9, zorder=2, **look)
+        largest = max(largest, float(shares.max()))
+    axes.set_ylim(0, 1.15 * largest or 1.0)
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=3))
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
     _legend(axes, axes.get_legend_handles_labels()[0])
 
 
-def _multipliers(axes: Axes, rows: Sequence[Mapping[str, Any]], names: Sequence[str] | None) -> None:
+def _multipliers(axes: Axes, epochs: Sequence[Mapping[str, Any]], names: Sequence[str] | None) -> None:
     style.clean(axes, title="Confidence multiplier")
-    sizes = sorted({len(row["confidence_multiplier"]) for row in rows})
+    known = [epoch for epoch in epochs if epoch["multiplier"]]
+    sizes = sorted({len(epoch["multiplier"]) for epoch in known})
     names = [f"coordinate {index + 1}" for index in range(sizes[0])] if names is None else list(names)
     if sizes != [len(names)]:
         raise ValueError(
             f"got {len(names)} coordinate names and confidence multipliers of {sizes} coordinates; expected one name "
             "for each: pass the state_names of the problem that the ledger is of"
         )
-    episodes = sorted({row["episode"] for row in rows})
+    numbers = sorted({epoch["epoch"] for epoch in known})
     lines = []
     for index, name in enumerate(names):
         colour, marker = _COORDINATE_LOOKS[index % len(_COORDINATE_LOOKS)]
-        values = [[row["confidence_multiplier"][index] for row in rows if row["episode"] == n] for n in episodes]
+        values = [[epoch["multiplier"][index] for epoch in known if epoch["epoch"] == n] for n in numbers]
         median = np.array([np.median(_numbers(seeds)) for seeds in values])
-        lines += axes.plot(episodes, median, color=colour, marker=marker, markersize=4, linewidth=1.6, label=name)
+        lines += axes.plot(numbers, median, color=colour, marker=marker, markersize=4, linewidth=1.6, label=name)
         beside = 0.15 * (index - 0.5 * (len(names) - 1))
-        style.mark_unbounded(axes, np.asarray(episodes)[np.isnan(median)] + beside, colour)
+        style.mark_unbounded(axes, np.asarray(numbers)[np.isnan(median)] + beside, colour)
     axes.set_ylim(0.0, 1.25 * axes.get_ylim()[1])
     axes.yaxis.set_major_locator(MaxNLocator(nbins=3))
     _legend(axes, lines)

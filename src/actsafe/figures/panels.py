@@ -51,7 +51,7 @@ class Curve(NamedTuple):
 
 def blank(*, height: float = HEIGHT, width: float = WIDTH) -> tuple[Figure, Axes]:
     """An empty panel."""
-    figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
+    figure = style.blank(height, width=width)
     return figure, figure.subplots()
 
 
@@ -76,7 +76,7 @@ def curves(
         reached = [largest or 0.0, budget or 0.0, *(_most(values) for line in lines for values in (line.y, line.high))]
         style.scale_cost(axes, max(reached))
     for line in lines:
-        _draw(axes, line)
+        draw(axes, line)
     axes.margins(x=0.02)
     if spans:
         begins, ends = min(span.begins for span in spans), max(span.ends for span in spans)
@@ -112,18 +112,20 @@ def legend(axes: Axes, *, num_columns: int = 2) -> None:
 
 
 def name_phases(axes: Axes, spans: Sequence[Span]) -> None:
-    """A ribbon above the axes, with the name of each phase where there is room for it."""
+    """A ribbon above the axes, with the name of each phase where there is room for it, else in the legend."""
     low, high = axes.get_xlim()
     for number, (phase, begins, ends) in enumerate(spans):
         left, right = max(begins, low), min(ends, high)
         if right <= left:
             continue
         above = axes.get_xaxis_transform()
-        place = ((left, 1.015), right - left, 0.075)
-        axes.add_patch(Rectangle(*place, transform=above, clip_on=False, facecolor=SHADES.get(phase, style.GRID), lw=0))
-        if (right - left) / (high - low) > ROOM_FOR_NAME:
+        place, name = ((left, 1.015), right - left, 0.075), phase.replace("_", "-")
+        is_named = (right - left) / (high - low) > ROOM_FOR_NAME
+        look = {"facecolor": SHADES.get(phase, style.GRID), "lw": 0, "label": "_" if is_named else name}
+        axes.add_patch(Rectangle(*place, transform=above, clip_on=False, **look))
+        if is_named:
             named = {"transform": above, "ha": "center", "va": "center", "fontsize": 0.9 * style.SMALL}
-            axes.text(0.5 * (left + right), 1.05, phase.replace("_", "-"), color=style.INK, **named)
+            axes.text(0.5 * (left + right), 1.05, name, color=style.INK, **named)
         if number:
             axes.axvline(left, color=style.GREY, linewidth=0.7, linestyle=style.DOTS, zorder=1)
     axes.set_xlim(low, high)
@@ -153,7 +155,8 @@ def _finite(values: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(values), values, np.nan)
 
 
-def _draw(axes: Axes, line: Curve) -> None:
+def draw(axes: Axes, line: Curve, *, layer: float = 3.0) -> None:
+    """Draw a line with its band, or a point with its bar."""
     keep = thinned(len(line.x)) if len(line.x) else np.zeros(0, int)
     x = line.x[keep]
     if line.low is not None and line.high is not None and len(x) == 1:
@@ -170,7 +173,7 @@ def _draw(axes: Axes, line: Curve) -> None:
         linestyle=(style.DOTS if line.is_dotted else "-") if line.has_line else "",
         marker=_marker(line, int(np.sum(np.isfinite(line.y[keep])))),
         markersize=4,
-        zorder=3,
+        zorder=layer,
         label=line.label,
     )
 

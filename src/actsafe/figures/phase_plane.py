@@ -9,13 +9,14 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from actsafe.figures import style
-from actsafe.figures.coordinates import Episodes, Series, View, break_at_seam, view
+from actsafe.figures.coordinates import Episodes, Series, View, require_view
+from actsafe.problems.base import Problem
 
-OUTSIDE, START = "outside the limit", "start"
+OUTSIDE, START, AT_REST = "outside the limit", "start", "stays at rest"
 
 
 def phase_plane(
-    problem_name: str,
+    problem: Problem,
     trajectories: Mapping[str, Episodes],
     costs: Mapping[str, Series],
     *,
@@ -26,8 +27,8 @@ def phase_plane(
     `trajectories[algorithm][episode]` are the states [T+1, state] of an episode, `costs[algorithm][episode]` its cost.
     By default `after` is four episodes evenly spread over those that every algorithm has.
     """
-    plane = view(problem_name)
-    checked = _checked(plane, trajectories, costs)
+    view = require_view(problem)
+    checked = _checked(view, trajectories, costs)
     num_episodes = min(len(episodes) for episodes in checked.values())
     spread = np.unique(np.linspace(1, num_episodes, 4).round().astype(int))
     after = [int(last) for last in (spread if after is None else after)]
@@ -39,26 +40,25 @@ def phase_plane(
 
     figure = style.blank(1.15 + 1.9 * len(checked))
     grid = figure.subplots(len(checked), len(after), sharex=True, sharey=True, squeeze=False)
-    reach = _reach(plane, checked)
+    reaches = view.reaches(states for episodes in checked.values() for states in episodes)
     for row, (algorithm, episodes) in zip(grid, checked.items(), strict=True):
         for axes, last in zip(row, after, strict=True):
-            _frame(axes, plane, reach)
-            _draw(axes, plane, episodes[:last], style.look(algorithm).colour, reach)
-            _cost_corner(axes, costs[algorithm][:last], plane.budget)
+            _frame(axes, view, reaches)
+            _draw(axes, view, episodes[:last], style.look(algorithm).colour)
+            _cost_corner(axes, costs[algorithm][:last], view.budget)
         drawn = style.look(algorithm)
         row[0].set_ylabel(drawn.label, fontsize=style.LARGE, color=drawn.colour, fontweight="bold")
     for axes, last in zip(grid[0], after, strict=True):
         axes.set_title(f"after episode {last}", fontsize=style.LARGE, color=style.INK, pad=20)
-    x_label, y_label = ("pole angle", plane.label) if plane.is_constrained_upwards else (plane.label, "pole angle")
     for axes in grid[-1]:
-        axes.set_xlabel(x_label, fontsize=style.NORMAL, color=style.INK)
-    figure.supylabel(y_label, fontsize=style.NORMAL, color=style.INK)
+        axes.set_xlabel(view.plane.x.label, fontsize=style.NORMAL, color=style.INK)
+    figure.supylabel(view.plane.y.label, fontsize=style.NORMAL, color=style.INK)
     _legend(figure)
     return figure
 
 
 def _checked(
-    plane: View, trajectories: Mapping[str, Episodes], costs: Mapping[str, Series]
+    view: View, trajectories: Mapping[str, Episodes], costs: Mapping[str, Series]
 ) -> dict[str, list[np.ndarray]]:
     """The trajectories as arrays, in the order in which algorithms are drawn."""
     if not trajectories:
@@ -72,58 +72,42 @@ def _checked(
                 "per episode, and an episode at least: pass both from the same results file"
             )
         checked[algorithm] = [
-            plane.check(states, f"{algorithm}, episode {n}") for n, states in enumerate(episodes, start=1)
+            view.check(states, f"{algorithm}, episode {n}") for n, states in enumerate(episodes, start=1)
         ]
     return checked
 
 
-def _reach(plane: View, checked: Mapping[str, list[np.ndarray]]) -> float:
-    """How far the axis of the constrained quantity extends: as far as was visited, up to thrice the limit."""
-    visited = np.concatenate([plane.constrained(states) for episodes in checked.values() for states in episodes])
-    farthest = float(np.max(np.abs(visited), where=np.isfinite(visited), initial=0.0))
-    return max(plane.reach, min(1.06 * farthest, 3.0 * plane.limit))
-
-
-def _frame(axes: Axes, plane: View, reach: float) -> None:
-    """An empty state plane: axes, and what lies beyond the boundary hatched."""
+def _frame(axes: Axes, view: View, reaches: tuple[float, float]) -> None:
+    """An empty state plane: axes, and what lies beyond the limits hatched."""
     style.clean(axes)
     axes.spines[["top", "right"]].set_visible(True)
     axes.spines[:].set(color=style.GREY, linewidth=0.6)
-    ticks, names = [-180, -90, 0, 90, 180], ["up", "", "hanging", "", "up"]
-    if plane.is_constrained_upwards:
-        axes.set(xlim=(-180, 180), ylim=(-reach, reach))
-        axes.set_xticks(ticks, names)
-        axes.set_yticks([-plane.limit, 0, plane.limit])
-    else:
-        axes.set(xlim=(-reach, reach), ylim=(-180, 180))
-        axes.set_xticks([-plane.limit, 0, plane.limit] if reach < 2.0 * plane.limit else [-plane.limit, plane.limit])
-        axes.set_yticks(ticks, names)
-    along = "y" if plane.is_constrained_upwards else "x"
-    style.forbid(axes, above=plane.limit, below=-plane.limit, along=along)
+    view.frame(axes, reaches)
 
 
-def _draw(axes: Axes, plane: View, episodes: Sequence[np.ndarray], colour: str, reach: float) -> None:
-    """Draw trajectories, the older ones fainter, and mark states beyond the boundary, far ones at the edge."""
+def _draw(axes: Axes, view: View, episodes: Sequence[np.ndarray], colour: str) -> None:
+    """Draw trajectories, the older ones fainter, and mark states beyond the limits, far ones at the edge."""
     fading = np.linspace(0.22, 0.5, max(len(episodes) - 1, 1))
+    ends = [0.97 * axes.get_xlim()[1], 0.97 * axes.get_ylim()[1]]
     for episode, states in enumerate(episodes):
         is_latest = episode == len(episodes) - 1
         alpha, layer = (1.0, 3.0) if is_latest else (fading[episode], 2.8)
-        angles, values = break_at_seam(plane.angle(states), plane.constrained(states))
-        path = _ordered(plane, angles, values)
         width, name = 1.7 if is_latest else 1.1, f"episode {episode + 1}"
-        axes.plot(*path, color=colour, alpha=alpha, linewidth=width, zorder=layer, label=name)
-        broken = states[plane.is_outside(states)]
-        crosses = _ordered(plane, plane.angle(broken), np.clip(plane.constrained(broken), -0.97 * reach, 0.97 * reach))
+        axes.plot(*view.path(states), color=colour, alpha=alpha, linewidth=width, zorder=layer, label=name)
+        broken = view.places(states[view.is_outside(states)])
+        crosses = [np.clip(values, -end, end) for values, end in zip(broken, ends, strict=True)]
         axes.plot(*crosses, "x", color=style.DANGER, alpha=alpha, markersize=4, zorder=layer, label=OUTSIDE)
-    first = episodes[0][:1]
-    start = _ordered(plane, plane.angle(first), plane.constrained(first))
+    start = view.places(episodes[0][:1])
     axes.plot(*start, "o", color="white", markeredgecolor=style.INK, markersize=4.5, zorder=5, label=START)
+    if all(_is_still(view, states, ends) for states in episodes):
+        place = {"xytext": (0, 8), "textcoords": "offset points", "ha": "center", "va": "bottom"}
+        axes.annotate(AT_REST, (start[0][0], start[1][0]), **place, fontsize=style.SMALL, color=style.INK, zorder=5)
 
 
-def _ordered(plane: View, angles: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What goes on the x axis and what on the y axis, angles in degrees."""
-    degrees = np.degrees(angles)
-    return (degrees, values) if plane.is_constrained_upwards else (values, degrees)
+def _is_still(view: View, states: np.ndarray, ends: Sequence[float]) -> bool:
+    """Whether an episode is a dot that the mark of its start hides."""
+    places = zip(view.places(states), ends, strict=True)
+    return all(bool(np.all(np.abs(values - values[0]) < 0.02 * end)) for values, end in places)
 
 
 def _cost_corner(axes: Axes, costs: Series, budget: float) -> None:
@@ -131,7 +115,7 @@ def _cost_corner(axes: Axes, costs: Series, budget: float) -> None:
     paid = np.where(np.isfinite(np.asarray(costs, dtype=float)), np.asarray(costs, dtype=float), np.inf)
     text = f"cost {style.as_cost(paid[-1])}"
     if len(paid) > 1:
-        text += f", total {style.as_cost(paid.sum())}"
+        text += f", of all {style.as_cost(paid.sum())}"
     colour = style.DANGER if np.any(paid > budget) else style.INK
     axes.text(0.0, 1.03, text, transform=axes.transAxes, va="bottom", fontsize=style.SMALL, color=colour)
 

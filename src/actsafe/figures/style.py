@@ -18,6 +18,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+from actsafe.agents.algorithms import label, order
+
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 BLUE, VERMILION, PURPLE = "#0072B2", "#D55E00", "#CC79A7"
 """The palette of Okabe and Ito: told apart with any common colour blindness."""
@@ -47,28 +49,43 @@ class Look:
 
 
 LOOKS = {
-    "actsafe": Look("ActSafe", BLUE, "o"),
-    "no_pessimism": Look("No pessimism", GREEN, "s"),
-    "opax": Look("OPAX", PURPLE, "^"),
-    "greedy_safe": Look("Greedy, constrained", SKY, "D"),
-    "greedy": Look("Greedy", ORANGE, "v"),
+    "actsafe": (BLUE, "o"),
+    "actsafe_strict": ("#332288", "P"),
+    "actsafe_lagrangian": (BLACK, "X"),
+    "no_pessimism": (GREEN, "s"),
+    "opax": (PURPLE, "^"),
+    "greedy": (SKY, "D"),
+    "greedy_unconstrained": (ORANGE, "v"),
+    "uniform": ("#999933", "<"),
+    "optimistic": ("#882255", ">"),
 }
+"""Colour and marker of the rows of our table."""
 
 
 def look(algorithm: str) -> Look:
     """How to draw `algorithm`; grey, under its own name, when it is not one of ours."""
-    return LOOKS.get(algorithm, Look(algorithm.replace("_", " ")))
+    return Look(label(algorithm).replace("_", " "), *LOOKS.get(algorithm, ()))
 
 
 def in_order(algorithms: Iterable[str]) -> list[str]:
-    """The distinct names, ours first and always in the same order, then the others as they came."""
-    names = dict.fromkeys(algorithms)
-    return [name for name in LOOKS if name in names] + [name for name in names if name not in LOOKS]
+    """The distinct names, ours first and always in the same order."""
+    return order(set(algorithms))
 
 
-def blank(height: float, *, layout: Literal["constrained"] | None = "constrained") -> Figure:
-    """An empty figure, 1600 px wide and `height` inches high."""
-    return Figure(figsize=(WIDTH_INCHES, height), dpi=DPI, layout=layout, facecolor="white")
+class Picture(Figure):
+    """A figure that notebooks show, although it knows nothing of pyplot."""
+
+    def _repr_png_(self) -> bytes:
+        rendered = io.BytesIO()
+        self.savefig(rendered, format="png", dpi=0.5 * DPI)
+        return rendered.getvalue()
+
+
+def blank(
+    height: float, *, width: float = WIDTH_INCHES, layout: Literal["constrained"] | None = "constrained"
+) -> Figure:
+    """An empty figure so many inches high; 1600 px wide, if nothing else is said."""
+    return Picture(figsize=(width, height), dpi=DPI, layout=layout, facecolor="white")
 
 
 def clean(axes: Axes, *, title: str = "", xlabel: str = "", ylabel: str = "") -> None:

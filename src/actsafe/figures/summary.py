@@ -1,181 +1,291 @@
-"""The paper's summary figure: how well a task is solved zero-shot, and what exploring had cost until then."""
+"""How well tasks are solved and what that had cost: all runs of an environment, from their entries in a results file."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from actsafe.figures import style
-from actsafe.figures.coordinates import view
+from actsafe.figures import panels, style
+from actsafe.training import results
 
-EPISODES, REFERENCE = "episodes of exploration", "planner with the true model"
-Runs = Mapping[str, Sequence[Mapping[str, Any]]]
-"""The runs of one problem by algorithm."""
+REFERENCE, TRAINED, EVALUATED = "planner with the true model", "in training", "evaluated"
+Run = Mapping[str, Any]
+"""An entry of `runs` in a results file."""
+Grouped = Mapping[str, Sequence[Run]]
+"""Runs by algorithm, in the order in which they are drawn."""
 
 
-def summary(
-    problem_name: str,
-    runs: Sequence[Mapping[str, Any]],
-    *,
-    reference_return: float | None = None,
-    with_scatter: bool = False,
-) -> Figure:
-    """Swing-up return per episode beside cumulative exploration cost, for all `runs` of a problem in a results file.
+def summary(runs: Sequence[Run], *, reference: Mapping[str, Any] | None = None, with_scatter: bool = False) -> Figure:
+    """Returns of every task, and for every constraint the cost of an episode and the cost so far.
 
-    Returns: median and interquartile range over seeds. Costs: median and full range over seeds, because the safety of
-    most must not hide the one that was unsafe. `reference_return` is that of a planner that knows the true model.
-    `with_scatter` adds the final objective against total cost, a mark per seed. A return that is null in all seeds was
-    not evaluated and is skipped; one that is null in some leaves a gap.
+    Returns: of evaluations, median and quartiles over seeds, and thinner, where the task's policy acts in training,
+    the mean return of an epoch. Costs: median and full range over seeds, because the safety of most must not hide the
+    one that was unsafe; so far, of the episodes that the algorithm answers for. `reference` is that of a results file:
+    what a planner reaches that knows the true model. `with_scatter` adds the final objective of the runs' task against
+    total cost, a mark per seed. A return that is null in all seeds was not evaluated and is skipped; one that is null
+    in some leaves a gap.
 
     *Deviation:* the paper does not define its normalised objective. Ours is (J - J_0) / (J_ref - J_0), with J_0 the
     median over all runs of the first return evaluated.
     """
-    grouped = _by_algorithm(problem_name, runs)
-    usual = view(problem_name).budget
-    budget = min(float(run.get("budget", usual)) for group in grouped.values() for run in group)
-    if with_scatter and reference_return is None:
-        raise ValueError("with_scatter got reference_return=None; expected the return that counts as 1: pass it too")
-
-    figure = style.blank(3.7 if with_scatter else 4.0)
-    panels = figure.subplots(1, 3 if with_scatter else 2, squeeze=False)[0]
-    _returns(panels[0], grouped, reference_return)
-    _costs(panels[1], grouped, budget)
-    if with_scatter and reference_return is not None:
-        _scatter(panels[2], grouped, reference_return)
-    style.legend(figure, [_handle(algorithm, grouped[algorithm]) for algorithm in grouped])
+    if not runs:
+        raise ValueError("got no runs; expected at least one: train a run first")
+    subjects = sorted({f"{run['env']} ({run['task']})" for run in runs})
+    if len(subjects) > 1:
+        raise ValueError(f"got runs of {' and '.join(subjects)}; expected one environment and task: draw them apart")
+    grouped = {name: [run for run in runs if run["algorithm"] == name] for name in style.in_order(_names(runs))}
+    best = {task: found["constrained"]["median_return"] for task, found in (reference or {}).get("tasks", {}).items()}
+    evaluated = dict.fromkeys(task for run in runs for epoch in run["epochs"] for task in epoch["evaluation"])
+    drawn: list[Callable[[Axes], None]] = []
+    drawn += [
+        lambda axes, task=task: _returns(axes, grouped, task, best.get(task)) for task in evaluated or _tasks(runs)
+    ]
+    drawn += [lambda axes, name=name: _costs(axes, grouped, name) for name in runs[0]["budgets"]]
+    drawn += [lambda axes, name=name: _costs_so_far(axes, grouped, name) for name in runs[0]["budgets"]]
+    if with_scatter:
+        drawn.append(lambda axes: _scatter(axes, grouped, best.get(runs[0]["task"])))
+    figure = style.blank(0.7 + 2.9 * -(-len(drawn) // 2))
+    grid = figure.subplots(-(-len(drawn) // 2), 2, squeeze=False).ravel()
+    for axes, draw in zip(grid, drawn, strict=False):
+        draw(axes)
+    for axes in grid[len(drawn) :]:
+        axes.set_axis_off()
+    style.legend(figure, [*(_handle(name, own) for name, own in grouped.items()), *_others(list(grid), grouped)])
     return figure
 
 
-def _by_algorithm(problem_name: str, runs: Sequence[Mapping[str, Any]]) -> Runs:
-    chosen = [run for run in runs if run["problem"] == problem_name]
-    if not chosen:
-        got = f"runs of {', '.join(sorted({run['problem'] for run in runs}))} only" if runs else "no runs"
-        raise ValueError(f"got {got}; expected at least one of {problem_name}: run that first, or name another problem")
-    names = style.in_order(run["algorithm"] for run in chosen)
-    return {name: [run for run in chosen if run["algorithm"] == name] for name in names}
+def _names(runs: Sequence[Run]) -> list[str]:
+    return [run["algorithm"] for run in runs]
 
 
-def _table(runs: Sequence[Mapping[str, Any]], key: str) -> np.ndarray:
-    """One value per [seed, episode]; NaN for null."""
-    lengths = {run["seed"]: len(run[key]) for run in runs}
+def _tasks(runs: Sequence[Run]) -> list[str]:
+    return [runs[0]["task"]]
+
+
+def counts_episodes(runs: Sequence[Run]) -> bool:
+    """Whether an epoch is an episode, so that figures count those; else they count simulator steps."""
+    return all(epoch["episodes"] <= 1 for run in runs for epoch in run["epochs"])
+
+
+def spans(run: Run) -> list[panels.Span]:
+    """The phases of a run, in episodes or steps."""
+    found: list[panels.Span] = []
+    begins = 0.5 if counts_episodes([run]) else 0
+    for epoch in run["epochs"]:
+        ends = epoch["epoch"] + 0.5 if counts_episodes([run]) else epoch["steps"]
+        if found and found[-1].phase == epoch["phase"]:
+            found[-1] = found[-1]._replace(ends=ends)
+        else:
+            found.append(panels.Span(epoch["phase"], begins, ends))
+        begins = ends
+    return found
+
+
+def _table(runs: Sequence[Run], what: str, read: Callable[[Mapping[str, Any]], Any]) -> np.ndarray:
+    """One value per [seed, epoch]; NaN for null."""
+    lengths = {run["seed"]: len(run["epochs"]) for run in runs}
     if len(set(lengths.values())) != 1 or 0 in lengths.values():
         raise ValueError(
-            f"the runs of {runs[0]['algorithm']} have {key} for these numbers of episodes, by seed: {lengths}; "
+            f"the runs of {runs[0]['algorithm']} have {what} for these numbers of epochs, by seed: {lengths}; "
             "expected the same number, at least 1, in each: finish the runs that are short, or leave them out"
         )
-    return np.array([run[key] for run in runs], dtype=float)
+    return np.array([[read(epoch) for epoch in run["epochs"]] for run in runs], dtype=float)
 
 
-def _cumulative_costs(runs: Sequence[Mapping[str, Any]]) -> np.ndarray:
-    """Cost so far per [seed, episode]; infinite from the first cost that is not finite."""
-    costs = _table(runs, "exploration_cost")
-    return np.cumsum(np.where(np.isfinite(costs), costs, np.inf), axis=1)
+def _x(runs: Sequence[Run]) -> np.ndarray:
+    entry = "epoch" if counts_episodes(runs) else "steps"
+    return np.mean(_table(runs, entry, lambda epoch: epoch[entry]), axis=0)
 
 
-def _first_known(values: Sequence[float | int | None]) -> float:
-    """The first value that is not null, NaN where all are: tasks are not always evaluated after every episode."""
-    return next((float(value) for value in values if value is not None), float("nan"))
+def _evaluated(task: str, entry: str) -> Callable[[Mapping[str, Any]], Any]:
+    return lambda epoch: epoch["evaluation"].get(task, {}).get(entry)
 
 
-def _line(
-    axes: Axes, algorithm: str, episodes: np.ndarray, values: np.ndarray, low: np.ndarray, high: np.ndarray
-) -> None:
-    """Draw a median and its band, each line thinner than those under it, so that equal ones show."""
-    drawn = style.look(algorithm)
-    thickness = max(1.0, 1.5 - 0.15 * len(axes.get_lines()))
-    axes.fill_between(episodes, low, high, color=drawn.colour, alpha=0.18, linewidth=0.0, zorder=2)
-    axes.plot(
-        episodes,
-        np.where(np.isfinite(values), values, np.nan),
-        color=drawn.colour,
-        marker=drawn.marker,
-        markersize=3.6 * thickness,
-        linewidth=1.5 * thickness,
-        clip_on=False,
-        zorder=3,
-        label=drawn.label,
-    )
+def _frame(axes: Axes, grouped: Grouped, title: str, quantity: str) -> None:
+    """An empty panel over episodes or steps, as wide as the longest run, under the phases of the first."""
+    runs = [run for own in grouped.values() for run in own]
+    is_episodes = counts_episodes(runs)
+    style.clean(axes, title=title, xlabel="episodes" if is_episodes else "simulator steps", ylabel=quantity)
+    longest = max(_x(own)[-1] for own in grouped.values())
+    first = 1 if is_episodes else 0
+    axes.set_xlim(first - panels.EDGE * longest, (1 + panels.EDGE) * longest)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: panels.short(value)))
+    phases = spans(runs[0])
+    if len(phases) > 1:
+        axes.set_title(title, fontsize=style.LARGE, color=style.INK, loc="left", pad=panels.RIBBON_PAD)
+        panels.name_phases(axes, phases)
 
 
-def _returns(axes: Axes, grouped: Runs, reference_return: float | None) -> None:
-    style.clean(axes, title="Zero-shot swing-up return", xlabel=EPISODES, ylabel="median, quartiles over seeds")
+def _line(axes: Axes, grouped: Grouped, algorithm: str, x: np.ndarray, rows: np.ndarray, **look: Any) -> None:
+    """Draw low, middle and high values; the first algorithm lies on top, thinner lines over thicker ones."""
+    drawn, place = style.look(algorithm), list(grouped).index(algorithm)
+    low, middle, high = rows
+    bounds = (low, high) if len(grouped[algorithm]) > 1 else (None, None)
+    curve = panels.Curve(drawn.label, x, middle, *bounds, drawn.colour, drawn.marker)._replace(**look)
+    panels.draw(axes, curve, layer=3.0 + 0.01 * (len(grouped) - place))
+
+
+def _returns(axes: Axes, grouped: Grouped, task: str, best: float | None) -> None:
+    _frame(axes, grouped, f"Return of {task}" + _spread(grouped, "quartiles"), "return")
     for algorithm, runs in grouped.items():
-        table = _table(runs, "swing_up_return")
-        evaluated = np.flatnonzero(np.any(np.isfinite(table), axis=0))
-        low, median, high = np.quantile(table[:, evaluated], [0.25, 0.5, 0.75], axis=0)
-        _line(axes, algorithm, evaluated + 1, median, low, high)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    if reference_return is not None:
-        axes.axhline(reference_return, color=style.INK, linestyle=style.DOTS, linewidth=1.5, label=REFERENCE)
+        table = _table(runs, f"returns of {task}", _evaluated(task, "return"))
+        known = np.flatnonzero(np.any(np.isfinite(table), axis=0))
+        if task == runs[0]["task"] and any(epoch["role"] == "task" for run in runs for epoch in run["epochs"]):
+            trained = np.median(_table(runs, "returns", lambda epoch: epoch["mean_return"]), axis=0)
+            look = {"label": f"{style.look(algorithm).label}, {TRAINED}", "marker": None, "is_dotted": True}
+            _line(axes, grouped, algorithm, _x(runs), np.stack([trained] * 3), **look)
+        if len(known):
+            quartiles = np.quantile(table[:, known], [0.25, 0.5, 0.75], axis=0)
+            _line(axes, grouped, algorithm, _x(runs)[known], quartiles)
+    if best is not None:
+        axes.axhline(best, color=style.INK, linestyle=style.DOTS, linewidth=1.5, label=REFERENCE)
         axes.margins(y=0.1)
-        at = {"transform": axes.get_yaxis_transform(), "va": "bottom"}
-        axes.text(0.02, reference_return, REFERENCE, fontsize=style.SMALL, color=style.INK, **at)
 
 
-def _costs(axes: Axes, grouped: Runs, budget: float) -> None:
-    style.clean(axes, title="Cumulative exploration cost", xlabel=EPISODES, ylabel="median, full range over seeds")
-    largest, spotless = 0.0, []
-    longest = max(len(run["exploration_cost"]) for runs in grouped.values() for run in runs)
-    axes.set_xlim(1 - 0.05 * longest, longest + 0.05 * longest)
+def _spread(grouped: Grouped, what: str) -> str:
+    return f": median, {what}" if any(len(runs) > 1 for runs in grouped.values()) else ""
+
+
+def _costs(axes: Axes, grouped: Grouped, name: str) -> None:
+    """Draw the cost of an episode, in training and of evaluations."""
+    _frame(axes, grouped, f"{name} of an episode" + _spread(grouped, "range"), name)
+    budget = _budget(grouped, name)
+    largest = budget
     for algorithm, runs in grouped.items():
-        paid = _cumulative_costs(runs)
+        costs = _table(runs, name, lambda epoch: _of_episode(epoch, name))
+        finite = np.where(np.isinf(costs), np.nan, costs)
+        rows = np.stack([finite.min(axis=0), np.median(costs, axis=0), finite.max(axis=0)])
+        _line(axes, grouped, algorithm, _x(runs), rows)
+        style.mark_unbounded(axes, _x(runs)[np.any(np.isinf(costs), axis=0)], style.look(algorithm).colour)
+        task = runs[0]["task"]
+        paid = _table(runs, name, lambda epoch, task=task: epoch["evaluation"].get(task, {}).get("costs", {}).get(name))
+        where = np.isfinite(paid)
+        if np.any(where):
+            x = np.broadcast_to(_x(runs), paid.shape)
+            drawn = style.look(algorithm)
+            look = {"color": drawn.colour, "markersize": 5.5, "markeredgecolor": "white", "zorder": 4}
+            axes.plot(x[where], paid[where], drawn.marker, label=f"{drawn.label}, {EVALUATED}", **look)
+        largest = max(largest, *(float(np.max(each, where=np.isfinite(each), initial=0.0)) for each in (costs, paid)))
+    style.scale_cost(axes, largest)
+    label = f"budget of {name}: {budget:g}"
+    axes.axhline(budget, color=style.DANGER, linestyle=style.DASHES, linewidth=1.4, label=label, zorder=2.5)
+
+
+def _of_episode(epoch: Mapping[str, Any], name: str) -> float | None:
+    """The mean cost of an epoch's episodes; None where none ended, infinite where it is not known."""
+    mean, largest = epoch["mean_cost"][name], epoch["max_cost"][name]
+    return np.inf if mean is None and largest is None and epoch["episodes"] else mean
+
+
+def _budget(grouped: Grouped, name: str) -> float:
+    return min(float(run["budgets"][name]) for runs in grouped.values() for run in runs)
+
+
+def _paid(runs: Sequence[Run], name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Cost so far and episodes so far per [seed, epoch], of those that the algorithm answers for.
+
+    The cost is infinite from the first that is not known.
+    """
+    ledgers = [[row for row in results.ledger(run) if row.constraint == name] for run in runs]
+    _table(runs, f"{name} so far", lambda epoch: epoch["epoch"])
+    judged = [
+        [(results.total_cost(row), row.num_episodes) if row.is_judged else (0.0, 0) for row in own] for own in ledgers
+    ]
+    costs, episodes = np.moveaxis(np.array(judged, dtype=float), 2, 0)
+    return np.cumsum(costs, axis=1), np.cumsum(episodes, axis=1)
+
+
+def _costs_so_far(axes: Axes, grouped: Grouped, name: str) -> None:
+    _frame(axes, grouped, f"{name} so far" + _spread(grouped, "range"), f"sum of {name}")
+    budget, largest, spotless = _budget(grouped, name), 0.0, []
+    allowed, where = np.zeros(1), np.zeros(1)
+    for algorithm, runs in grouped.items():
+        paid, episodes = _paid(runs, name)
         worst = paid.max(axis=0)
         finite = np.where(np.isfinite(worst), worst, np.nan)
-        _line(axes, algorithm, np.arange(1, len(worst) + 1), np.median(paid, axis=0), paid.min(axis=0), finite)
-        style.mark_unbounded(axes, np.flatnonzero(np.isinf(worst)) + 1, style.look(algorithm).colour)
+        middle = np.median(paid, axis=0)
+        middle = np.where(np.isfinite(middle), middle, np.nan)
+        _line(axes, grouped, algorithm, _x(runs), np.stack([paid.min(axis=0), middle, finite]))
+        style.mark_unbounded(axes, _x(runs)[np.isinf(worst)], style.look(algorithm).colour)
         largest = max(largest, float(np.max(worst, where=np.isfinite(worst), initial=0.0)))
+        if len(worst) >= len(allowed):
+            allowed, where = budget * episodes.max(axis=0), _x(runs)
         if worst[-1] == 0.0:
             spotless.append(style.look(algorithm))
     if budget > 0.0:
-        allowed = np.arange(1, longest + 1) * budget
         look = {"color": style.DANGER, "linestyle": style.DASHES, "linewidth": 1.4}
-        budget_line = axes.plot(allowed / budget, allowed, **look, label=f"budget, {budget:g} per episode")
+        axes.plot(where, allowed, **look, label=f"budget, {budget:g} per episode")
         largest = max(largest, float(allowed[-1]))
-        axes.legend(handles=budget_line, fontsize=style.SMALL, labelcolor=style.DANGER, frameon=False)
     style.scale_cost(axes, largest)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if spotless:
         text, colour = "exactly 0", style.INK
         if len(spotless) == 1:
             text, colour = f"{spotless[0].label}: exactly 0", spotless[0].colour
         place = {"xytext": (0, 7), "textcoords": "offset points", "ha": "right", "va": "bottom"}
-        axes.annotate(text, (longest, 0.0), **place, fontsize=style.SMALL, color=colour, zorder=5)
+        axes.annotate(text, (axes.get_xlim()[1], 0.0), **place, fontsize=style.SMALL, color=colour, zorder=5)
 
 
-def _scatter(axes: Axes, grouped: Runs, reference_return: float) -> None:
-    style.clean(axes, title="Objective against cost", xlabel="total exploration cost", ylabel="normalised final return")
-    start = float(np.median([_first_known(run["swing_up_return"]) for runs in grouped.values() for run in runs]))
-    if not reference_return > start:
+def _known(run: Run, entry: str) -> list[float]:
+    """What the evaluations of a run's task say: they are not made after every epoch."""
+    values = map(_evaluated(run["task"], entry), run["epochs"])
+    return [float(value) for value in values if value is not None] or [np.nan]
+
+
+def _scatter(axes: Axes, grouped: Grouped, best: float | None) -> None:
+    first = next(iter(grouped.values()))[0]
+    task, name = first["task"], next(iter(first["budgets"]))
+    style.clean(axes, title="Objective against cost", xlabel=f"total {name}", ylabel="normalised final return")
+    start = float(np.median([_known(run, "return")[0] for runs in grouped.values() for run in runs]))
+    if best is None or not best > start:
         raise ValueError(
-            f"got reference_return={reference_return} and a median return of {start} at first; expected the "
+            f"got a reference return of {best} for {task} and a median return of {start} at first; expected the "
             "reference to be better, or nothing can be normalised: check it, or leave the scatter out"
         )
     largest = 0.0
     for algorithm, runs in grouped.items():
         drawn = style.look(algorithm)
-        paid = _cumulative_costs(runs)[:, -1]
-        final = np.array([_first_known(run["swing_up_return"][::-1]) for run in runs])
-        achieved = (final - start) / (reference_return - start)
-        axes.plot(
-            paid, achieved, drawn.marker, color=drawn.colour, alpha=0.8, markeredgecolor="white", label=drawn.label
-        )
+        paid = _paid(runs, name)[0][:, -1]
+        achieved = np.array([(_known(run, "return")[-1] - start) / (best - start) for run in runs])
+        look = {"color": drawn.colour, "alpha": 0.8, "markeredgecolor": "white", "label": drawn.label}
+        axes.plot(paid, achieved, drawn.marker, **look)
         largest = max(largest, float(np.max(paid, where=np.isfinite(paid), initial=0.0)))
-        unbounded = np.isinf(paid)
+        beyond = np.isinf(paid)
         at_right = axes.get_yaxis_transform()
-        axes.plot(np.full(unbounded.sum(), 0.97), achieved[unbounded], ">", color=drawn.colour, transform=at_right)
+        axes.plot(np.full(beyond.sum(), 0.97), achieved[beyond], ">", color=drawn.colour, transform=at_right)
     style.scale_cost(axes, largest, along="x")
     axes.axhline(1.0, color=style.INK, linestyle=style.DOTS, linewidth=1.5, zorder=1)
     low, high = axes.get_ylim()
     axes.set_ylim(min(low, -0.05), max(high, 1.1))
 
 
-def _handle(algorithm: str, runs: Sequence[Mapping[str, Any]]) -> Line2D:
-    """A legend entry that also says in how many runs the last evaluation ended upright."""
+def _handle(algorithm: str, runs: Sequence[Run]) -> Line2D:
+    """A legend entry that also says how many episodes of the last evaluations ended at the goal."""
     drawn = style.look(algorithm)
-    num_upright = sum(_first_known(run["upright"][::-1]) == 1.0 for run in runs)
-    label = f"{drawn.label}\nupright {num_upright} of {len(runs)}"
+    last = [results.last_known([epoch["evaluation"].get(run["task"]) for epoch in run["epochs"]]) for run in runs]
+    known = [found for found in last if found is not None and found["goals"] is not None]
+    label = drawn.label
+    if known:
+        goals, episodes = sum(each["goals"] for each in known), sum(each["episodes"] for each in known)
+        label += f"\ngoal in {goals} of {episodes}"
     return Line2D([], [], color=drawn.colour, marker=drawn.marker, markersize=5, linewidth=1.8, label=label)
+
+
+def _others(grid: Sequence[Axes], grouped: Grouped) -> list[Any]:
+    """One legend entry for everything but the algorithms: budgets, the reference, phases."""
+    found: dict[str, Any] = {}
+    for axes in grid:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    drawn = tuple(style.look(name).label for name in grouped)
+    named = {TRAINED: {"linestyle": style.DOTS}, EVALUATED: {"marker": "o", "linestyle": ""}}
+    proxies = [
+        Line2D([], [], color=style.GREY, label=name, **look)
+        for name, look in named.items()
+        if any(label.endswith(f", {name}") for label in found)
+    ]
+    return [*proxies, *(handle for label, handle in found.items() if not label.startswith(drawn))]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from actsafe.problems.base import Action, Problem, Reward, State, Step
+from actsafe.problems.base import Action, Coordinate, Plane, Problem, Reward, State, Step
 from actsafe.problems.cartpole import Cartpole, CartpoleParams
 from actsafe.problems.cartpole_swingup import CartpoleSwingup, CartpoleSwingupParams
 from actsafe.problems.pendulum import Pendulum, PendulumParams
@@ -20,8 +20,10 @@ __all__ = [
     "CartpoleParams",
     "CartpoleSwingup",
     "CartpoleSwingupParams",
+    "Coordinate",
     "Pendulum",
     "PendulumParams",
+    "Plane",
     "Problem",
     "Reward",
     "State",

@@ -8,7 +8,7 @@ import abc
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -33,6 +33,37 @@ class Step(NamedTuple):
     """What counts against the budget."""
     inner_cost: Scalar
     """Largest cost at any simulator step of this decision, between decisions included: a diagnostic."""
+
+
+class Coordinate(NamedTuple):
+    """One axis of a plane of states."""
+
+    label: str
+    """Its name and unit."""
+    read: Callable[[Any], Any]
+    """Its values in states [..., state]."""
+    reach: float
+    """How far an axis extends at least, either way."""
+    limit: float | None = None
+    """The size beyond which it costs; None where none does."""
+    is_angle: bool = False
+    """In radians from -pi to pi, which are the same."""
+    names: tuple[tuple[float, str], ...] = ()
+    """Values that have names."""
+
+
+class Plane(NamedTuple):
+    """How figures draw the states of a problem: two coordinates, and a rod where one of them is its angle."""
+
+    x: Coordinate
+    y: Coordinate
+    at: Callable[[Any, Any], Any]
+    """The states with these values; what else a state has is at rest."""
+    base: Callable[[Any], Any] | None = None
+    """Where the rod is held in states, in rod lengths; None where there is no rod."""
+    rail: float = 0.0
+    """How far that place may safely move either way, in rod lengths; 0 where it is fixed."""
+    decision_seconds: float = 1.0
 
 
 class Problem(eqx.Module):
@@ -95,6 +126,11 @@ class Problem(eqx.Module):
         """The nearest state that can exist (an angle's cosine and sine lie on the unit circle)."""
 
     @property
+    def plane(self) -> Plane | None:
+        """The plane in which figures draw states; None draws every coordinate over time."""
+        return None
+
+    @property
     @abc.abstractmethod
     def tasks(self) -> Mapping[str, Reward]:
         """The known rewards by name."""
@@ -137,6 +173,12 @@ def require_positive(params: eqx.Module) -> None:
         value = getattr(params, field.name)
         if isinstance(value, int | float) and not (value > 0 and math.isfinite(value)):
             raise ValueError(f"{type(params).__name__}.{field.name} must be positive and finite, got {value}")
+
+
+def pole_angle(read: Callable[[Any], Any]) -> Coordinate:
+    """A pole's angle from hanging."""
+    names = ((-math.pi, "up"), (-math.pi / 2, ""), (0.0, "hanging"), (math.pi / 2, ""), (math.pi, "up"))
+    return Coordinate("pole angle", read, math.pi, is_angle=True, names=names)
 
 
 def angle(cosine: Scalar, sine: Scalar) -> Scalar:

@@ -6,9 +6,23 @@ from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from actsafe.problems.base import Action, Problem, Reward, Scalar, State, angle, on_unit_circle, require_positive, wrap
+from actsafe.problems.base import (
+    Action,
+    Coordinate,
+    Plane,
+    Problem,
+    Reward,
+    Scalar,
+    State,
+    angle,
+    on_unit_circle,
+    pole_angle,
+    require_positive,
+    wrap,
+)
 
 
 class CartpoleParams(eqx.Module):
@@ -86,6 +100,21 @@ class Cartpole(Problem):
     @property
     def tasks(self) -> Mapping[str, Reward]:
         return {"swing_up": self._stay_at(jnp.pi), "keep_down": self._stay_at(0.0)}
+
+    @property
+    def plane(self) -> Plane:
+        p = self.params
+        reach, rest = 1.7 * p.position_limit, np.zeros_like
+        return Plane(
+            Coordinate("cart position (m)", lambda states: states[..., 0], reach, p.position_limit),
+            pole_angle(lambda states: np.arctan2(states[..., 2], states[..., 1])),
+            lambda position, angle: np.stack(
+                [position, np.cos(angle), np.sin(angle), rest(angle), rest(angle)], axis=-1
+            ),
+            base=lambda states: states[..., 0] / p.pole_length,
+            rail=p.position_limit / p.pole_length,
+            decision_seconds=p.time_step * self.action_repeat,
+        )
 
     def is_goal(self, state: State) -> Array:
         """Within about 18 degrees of the top (cos < -0.95) and turning slower than 1 rad/s."""

@@ -6,9 +6,23 @@ from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from actsafe.problems.base import Action, Problem, Reward, Scalar, State, angle, on_unit_circle, require_positive, wrap
+from actsafe.problems.base import (
+    Action,
+    Coordinate,
+    Plane,
+    Problem,
+    Reward,
+    Scalar,
+    State,
+    angle,
+    on_unit_circle,
+    pole_angle,
+    require_positive,
+    wrap,
+)
 
 
 class PendulumParams(eqx.Module):
@@ -72,6 +86,18 @@ class Pendulum(Problem):
     @property
     def tasks(self) -> Mapping[str, Reward]:
         return {"swing_up": self._stay_at(0.0), "keep_down": self._stay_at(jnp.pi)}
+
+    @property
+    def plane(self) -> Plane:
+        p = self.params
+        speed = Coordinate("angular speed (rad/s)", lambda states: states[..., 2], 1.08 * p.max_speed, p.speed_limit)
+        return Plane(
+            pole_angle(lambda states: np.arctan2(-states[..., 1], -states[..., 0])),
+            speed,
+            lambda angle, speed: np.stack([-np.cos(angle), -np.sin(angle), speed], axis=-1),
+            base=lambda states: np.zeros(states.shape[:-1]),
+            decision_seconds=p.time_step * self.action_repeat,
+        )
 
     def is_goal(self, state: State) -> Array:
         """Within about 18 degrees of the top (cos > 0.95) and slower than 1 rad/s."""

@@ -162,7 +162,7 @@ def _costs(by_run: Sequence[Sequence[LedgerRow]]) -> dict[str, dict[str, Any]]:
     found = {}
     for each in violations(row for rows in by_run for row in rows):
         own = [[row for row in rows if row.constraint == each.constraint] for rows in by_run]
-        totals = [sum(_total(row) for row in rows) for rows in own]
+        totals = [sum(total_cost(row) for row in rows) for rows in own]
         late = [cost for rows in own for row in _late(rows) if (cost := row.mean_cost) is not None]
         found[each.constraint] = {
             "budget": each.budget,
@@ -180,7 +180,7 @@ def _costs(by_run: Sequence[Sequence[LedgerRow]]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _total(row: LedgerRow) -> float:
+def total_cost(row: LedgerRow) -> float:
     """What the episodes of an epoch cost together; infinite where that is not known."""
     cost = row.max_cost if row.mean_cost is None else row.mean_cost
     if not row.num_episodes:
