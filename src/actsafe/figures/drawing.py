@@ -1,5 +1,6 @@
 """The figures of runs, from their folders or from a results file: which there are goes by what the runs have."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,9 @@ def _of_entries(
     """The summary of all runs, and a ledger for every algorithm."""
     grouped = {name: [r for r in runs if r["algorithm"] == name] for name in in_order(r["algorithm"] for r in runs)}
     even = [{**run, "epochs": run["epochs"][: _shortest(own)]} for own in grouped.values() for run in own]
-    ledgers = {_name("ledger", name, grouped): ledger_figure(own, coordinate_names=names) for name, own in grouped.items()}
+    ledgers = {
+        _name("ledger", name, grouped): ledger_figure(own, coordinate_names=names) for name, own in grouped.items()
+    }
     return {"summary": summary([run for run in even if run["epochs"]], reference=reference), **ledgers}
 
 
@@ -121,13 +124,14 @@ def _episodes(
     folder: RunFolder, number: int, seed: int | None, prefix: str = ""
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """States [T+1, state] and costs [T] of the episodes of an epoch in a seed's first environment."""
-    path = folder.epoch_path(number) / "trajectory.npz"
-    arrays = folder.trajectory(number) if path.is_file() else {}
+    if folder.config.agent.replay_rows:
+        return []
+    arrays = folder.trajectory(number)
     states = arrays.get(f"{prefix}observation")
     if states is None or states.ndim != 4:
         return []
     place = 0 if seed is None else folder.config.seeds.index(seed)
     edges = [*np.flatnonzero(arrays[f"{prefix}is_first"][place, 0]).tolist(), states.shape[2]]
     costs = arrays[f"{prefix}costs"][place, 0].sum(axis=-1)
-    spans = [(begin, end) for begin, end in zip(edges, edges[1:], strict=False) if end - begin > 1]
+    spans = [(begin, end) for begin, end in itertools.pairwise(edges) if end - begin > 1]
     return [(states[place, 0, begin:end], costs[begin + 1 : end]) for begin, end in spans]

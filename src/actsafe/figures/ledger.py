@@ -121,7 +121,12 @@ def _shares(axes: Axes, rows: Sequence[LedgerRow]) -> None:
     epochs = sorted({row.epoch for row in rows})
     looks: dict[str, dict[str, Any]] = {
         "num_fallbacks": {"color": style.SKY, "edgecolor": style.BLUE, "label": "fallback plan"},
-        "num_uncertified": {"color": "white", "edgecolor": style.DANGER, "hatch": style.HATCH, "label": "not certified"},
+        "num_uncertified": {
+            "color": "white",
+            "edgecolor": style.DANGER,
+            "hatch": style.HATCH,
+            "label": "not certified",
+        },
     }
     largest = 0.0
     for shift, (entry, look) in zip((-0.19, 0.19), looks.items(), strict=True):

@@ -1,4 +1,4 @@
-"""How well tasks are solved and what that had cost: all runs of an environment, from their entries in a results file."""
+"""How well tasks are solved, and what that had cost: of all runs of an environment, as a results file has them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -37,13 +37,13 @@ def summary(runs: Sequence[Run], *, reference: Mapping[str, Any] | None = None, 
     subjects = sorted({f"{run['env']} ({run['task']})" for run in runs})
     if len(subjects) > 1:
         raise ValueError(f"got runs of {' and '.join(subjects)}; expected one environment and task: draw them apart")
-    grouped = {name: [run for run in runs if run["algorithm"] == name] for name in style.in_order(_names(runs))}
+    names = style.in_order(run["algorithm"] for run in runs)
+    grouped = {name: [run for run in runs if run["algorithm"] == name] for name in names}
     best = {task: found["constrained"]["median_return"] for task, found in (reference or {}).get("tasks", {}).items()}
     evaluated = dict.fromkeys(task for run in runs for epoch in run["epochs"] for task in epoch["evaluation"])
+    tasks = evaluated or [runs[0]["task"]]
     drawn: list[Callable[[Axes], None]] = []
-    drawn += [
-        lambda axes, task=task: _returns(axes, grouped, task, best.get(task)) for task in evaluated or _tasks(runs)
-    ]
+    drawn += [lambda axes, task=task: _returns(axes, grouped, task, best.get(task)) for task in tasks]
     drawn += [lambda axes, name=name: _costs(axes, grouped, name) for name in runs[0]["budgets"]]
     drawn += [lambda axes, name=name: _costs_so_far(axes, grouped, name) for name in runs[0]["budgets"]]
     if with_scatter:
@@ -56,14 +56,6 @@ def summary(runs: Sequence[Run], *, reference: Mapping[str, Any] | None = None, 
         axes.set_axis_off()
     style.legend(figure, [*(_handle(name, own) for name, own in grouped.items()), *_others(list(grid), grouped)])
     return figure
-
-
-def _names(runs: Sequence[Run]) -> list[str]:
-    return [run["algorithm"] for run in runs]
-
-
-def _tasks(runs: Sequence[Run]) -> list[str]:
-    return [runs[0]["task"]]
 
 
 def counts_episodes(runs: Sequence[Run]) -> bool:
@@ -193,10 +185,8 @@ def _paid(runs: Sequence[Run], name: str) -> tuple[np.ndarray, np.ndarray]:
     """
     ledgers = [[row for row in results.ledger(run) if row.constraint == name] for run in runs]
     _table(runs, f"{name} so far", lambda epoch: epoch["epoch"])
-    judged = [
-        [(results.total_cost(row), row.num_episodes) if row.is_judged else (0.0, 0) for row in own] for own in ledgers
-    ]
-    costs, episodes = np.moveaxis(np.array(judged, dtype=float), 2, 0)
+    costs = [[results.total_cost(row) if row.is_judged else 0.0 for row in own] for own in ledgers]
+    episodes = [[row.num_episodes if row.is_judged else 0 for row in own] for own in ledgers]
     return np.cumsum(costs, axis=1), np.cumsum(episodes, axis=1)
 
 
