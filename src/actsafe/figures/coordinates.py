@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -51,6 +52,16 @@ class View:
         x, y = self.plane.x, self.plane.y
         return (x, y) if x.is_angle else (y, x)
 
+    @property
+    def limit(self) -> float:
+        """Of the coordinate that is not the rod's angle; how far it reaches, where it has none."""
+        other = self.rod[1]
+        return other.reach if other.limit is None else other.limit
+
+    def bases(self, states: np.ndarray) -> np.ndarray:
+        """Where the rod is held, in rod lengths."""
+        return np.zeros(len(states)) if self.plane.base is None else self.plane.base(states)
+
     def places(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Where states are drawn, angles in degrees."""
         return drawn(self.plane.x, self.plane.x.read(states)), drawn(self.plane.y, self.plane.y.read(states))
@@ -73,14 +84,14 @@ class View:
         """Give axes of the plane their limits and ticks, and shade what lies beyond the limits of the coordinates."""
         coordinates = zip("xy", (self.plane.x, self.plane.y), reaches, strict=True)
         for along, coordinate, reach in coordinates:
-            end = float(drawn(coordinate, np.array(reach)))
+            end = float(drawn(coordinate, reach))
             axes.set(**{f"{along}lim": (-end, end)})
             axis = axes.xaxis if along == "x" else axes.yaxis
             if coordinate.names:
                 values, names = zip(*coordinate.names, strict=True)
                 axis.set_ticks(drawn(coordinate, np.array(values)), names)
             if coordinate.limit is not None:
-                limit = float(drawn(coordinate, np.array(coordinate.limit)))
+                limit = float(drawn(coordinate, coordinate.limit))
                 style.forbid(axes, above=limit, below=-limit, along=along)
                 # Side by side there is room for few numbers along x.
                 middle = [0.0] if along == "y" or reach < 2.0 * limit else []
@@ -109,7 +120,7 @@ def problem_of(config: Config) -> Problem | None:
         return envs.problem if isinstance(envs, ProblemBatch) else None
 
 
-def drawn(coordinate: Coordinate, values: np.ndarray) -> np.ndarray:
+def drawn(coordinate: Coordinate, values: Any) -> Any:
     """Values as they are drawn: angles in degrees."""
     return np.degrees(values) if coordinate.is_angle else values
 

@@ -115,7 +115,7 @@ def _cost_corner(axes: Axes, costs: Series, budget: float) -> None:
     paid = np.where(np.isfinite(np.asarray(costs, dtype=float)), np.asarray(costs, dtype=float), np.inf)
     text = f"cost {style.as_cost(paid[-1])}"
     if len(paid) > 1:
-        text += f", of all {style.as_cost(paid.sum())}"
+        text += f", all episodes {style.as_cost(paid.sum())}"
     colour = style.DANGER if np.any(paid > budget) else style.INK
     axes.text(0.0, 1.03, text, transform=axes.transAxes, va="bottom", fontsize=style.SMALL, color=colour)
 

@@ -64,8 +64,7 @@ def _poses(axes: Axes, view: View, states: np.ndarray, seconds: np.ndarray) -> N
     rows = np.unique(np.linspace(0, len(states) - 1, NUM_POSES).round().astype(int))
     spacing = seconds[-1] / (NUM_POSES - 1)
     rod = min(0.44 * height, 0.62 * spacing / (1.0 + view.plane.rail))
-    angles, is_outside = view.rod[0].read(states), view.is_outside(states)
-    bases = np.zeros(len(states)) if view.plane.base is None else view.plane.base(states)
+    angles, bases, is_outside = view.rod[0].read(states), view.bases(states), view.is_outside(states)
     for strength, row in zip(np.linspace(0.4, 1.0, len(rows)), rows, strict=True):
         held = float(seconds[row] + rod * bases[row])
         tip = held + rod * math.sin(angles[row]), -rod * math.cos(angles[row])
@@ -102,8 +101,7 @@ def _angle(axes: Axes, view: View, states: np.ndarray, seconds: np.ndarray) -> N
 
 
 def _constrained(axes: Axes, view: View, states: np.ndarray, seconds: np.ndarray) -> None:
-    coordinate = view.rod[1]
-    limit = coordinate.limit or coordinate.reach
+    coordinate, limit = view.rod[1], view.limit
     quantity, unit = coordinate.label.rsplit(" (", 1)
     style.clean(axes, xlabel="time (s)", ylabel=f"{quantity.split()[-1]} ({unit}")
     values = coordinate.read(states)

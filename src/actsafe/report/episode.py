@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageSequence, UnidentifiedImageError
 
-from actsafe.figures.coordinates import view
+from actsafe.figures.coordinates import View, problem_of, view_of
 from actsafe.figures.panels import thinned
-from actsafe.figures.unsure import PLACES
 from actsafe.report import film
 from actsafe.report.findings import Findings
 from actsafe.report.markup import Child, number, tag
@@ -52,16 +51,19 @@ def episode_section(sheet: Sheet, findings: Findings) -> Child:
         larger = "As the agent saw it; for a larger video of the task's policy: "
         shown = film.of_frames(sheet.identity(), seen, FRAMES_PER_SECOND, said)
         return [shown, tag("p", f"{said}. {larger}", command(evaluate))]
-    if is_drawable(folder):
-        shown = film.of_states(sheet.identity(), view(folder.spec.name), np.asarray(seen, float), said)
+    view = rod_of(folder)
+    if view is not None:
+        shown = film.of_states(sheet.identity(), view, np.asarray(seen, float), said)
         return [shown, tag("p", f"{said}. Orange: now.")]
     return note(f"{said}. How to draw a state of {folder.spec.name} is not known.")
 
 
-def is_drawable(folder: RunFolder) -> bool:
-    """Whether observations are states that figures can draw."""
-    name = folder.spec.name
-    return name in PLACES and folder.spec.observation_shape == (view(name).state_dim,)
+def rod_of(folder: RunFolder) -> View | None:
+    """How to draw observations as a rod; None where they are no states, or there is no rod."""
+    view = view_of(problem_of(folder.config))
+    if view is None or view.plane.base is None or folder.spec.observation_shape != (view.state_dim,):
+        return None
+    return view
 
 
 def recorded_video(path: Path) -> tuple[Path, np.ndarray, float] | None:

@@ -26,21 +26,21 @@ _PLOT = (400.0, 180.0)
 """Width and height of the plot of the constrained quantity."""
 
 
-def of_states(identity: str, plane: View, states: Float[np.ndarray, "time state"], label: str) -> Html:
+def of_states(identity: str, view: View, states: Float[np.ndarray, "time state"], label: str) -> Html:
     """A rod that moves as the states say, beside a plot of the constrained quantity with a mark that goes along."""
     states = states[thinned(len(states), 200)]
-    angles = -np.degrees(np.unwrap(plane.angle(states)))
-    bases, is_outside = _ROD * plane.base(states), plane.is_outside(states)
-    seconds = plane.decision_seconds * (len(states) - 1)
+    angles = -np.degrees(np.unwrap(view.rod[0].read(states)))
+    bases, is_outside = _ROD * view.bases(states), view.is_outside(states)
+    seconds = view.plane.decision_seconds * (len(states) - 1)
     colours = [_colour(style.DANGER if outside else style.BLUE) for outside in is_outside]
     moves = {
         "cart": [f"transform:translate({base:.2f}px,0)" for base in bases],
         "rod": [f"transform:rotate({a:.2f}deg);stroke:{c};fill:{c}" for a, c in zip(angles, colours, strict=True)],
-        "mark": [f"transform:translate({x:.2f}px,{y:.2f}px)" for x, y in _places(plane, states)],
+        "mark": [f"transform:translate({x:.2f}px,{y:.2f}px)" for x, y in _places(view, states)],
     }
     rules = "".join(_keyframes(f"{identity}-{name}", steps) for name, steps in moves.items())
     timing = f"{seconds / HOLD:.2f}s linear infinite"
-    drawn = [_scene(identity, plane, angles, bases, timing, label), _plot(identity, plane, states, timing)]
+    drawn = [_scene(identity, view, angles, bases, timing, label), _plot(identity, view, states, timing)]
     return _film(identity, tag("style", Html(rules)), *drawn)
 
 
@@ -93,10 +93,12 @@ def _keyframes(name: str, steps: Sequence[str]) -> str:
     return f"@keyframes {name}{{{''.join(written)}100%{{{steps[-1]}}}}}"
 
 
-def _scene(identity: str, plane: View, angles: np.ndarray, bases: np.ndarray, timing: str, label: str) -> Html:
+def _scene(identity: str, view: View, angles: np.ndarray, bases: np.ndarray, timing: str, label: str) -> Html:
     """The rod, and faintly where it has been."""
     wide = max(
-        1.35 * _ROD, _ROD * plane.rail * 1.15 + 0.6 * _ROD if plane.rail else 0.0, float(np.max(np.abs(bases))) + 40
+        1.35 * _ROD,
+        _ROD * view.plane.rail * 1.15 + 0.6 * _ROD if view.plane.rail else 0.0,
+        float(np.max(np.abs(bases))) + 40,
     )
     rod = [tag("line", x1=0, y1=0, x2=0, y2=_ROD, stroke_width=9, stroke_linecap="round"), tag("circle", cy=_ROD, r=11)]
     ghosts = [
@@ -105,8 +107,8 @@ def _scene(identity: str, plane: View, angles: np.ndarray, bases: np.ndarray, ti
     ]
     blue = _colour(style.BLUE)
     rail = None
-    if plane.rail:
-        ends = _ROD * plane.rail
+    if view.plane.rail:
+        ends = _ROD * view.plane.rail
         rail = tag(
             "g",
             tag("line", x1=-wide, x2=wide, y1=0, y2=0, stroke=_colour(style.GREY), stroke_width=2),
@@ -115,7 +117,7 @@ def _scene(identity: str, plane: View, angles: np.ndarray, bases: np.ndarray, ti
                 for end in (-ends, ends)
             ),
         )
-    cart = tag("rect", x=-22, y=-12, width=44, height=24, rx=4) if plane.rail else tag("circle", r=7)
+    cart = tag("rect", x=-22, y=-12, width=44, height=24, rx=4) if view.plane.rail else tag("circle", r=7)
     moving = tag("g", *rod, class_="moving", stroke=blue, fill=blue, style=f"animation:{identity}-rod {timing}")
     return tag(
         "svg",
@@ -136,27 +138,27 @@ def _scene(identity: str, plane: View, angles: np.ndarray, bases: np.ndarray, ti
     )
 
 
-def _places(plane: View, states: np.ndarray) -> np.ndarray:
+def _places(view: View, states: np.ndarray) -> np.ndarray:
     """Where the constrained quantity is drawn, [time, 2]."""
     width, height = _PLOT
-    values = plane.constrained(states)
+    values = view.rod[1].read(states)
     x = np.linspace(0.0, width, len(states))
-    return np.stack([x, 0.5 * height * (1.0 - np.clip(values / _top(plane, states), -1.0, 1.0))], axis=1)
+    return np.stack([x, 0.5 * height * (1.0 - np.clip(values / _top(view, states), -1.0, 1.0))], axis=1)
 
 
-def _top(plane: View, states: np.ndarray) -> float:
-    values = plane.constrained(states)
-    return max(1.35 * plane.limit, 1.08 * float(np.max(np.abs(values), where=np.isfinite(values), initial=0.0)))
+def _top(view: View, states: np.ndarray) -> float:
+    values = view.rod[1].read(states)
+    return max(1.35 * view.limit, 1.08 * float(np.max(np.abs(values), where=np.isfinite(values), initial=0.0)))
 
 
-def _plot(identity: str, plane: View, states: np.ndarray, timing: str) -> Html:
+def _plot(identity: str, view: View, states: np.ndarray, timing: str) -> Html:
     width, height = _PLOT
-    edge = 0.5 * height * plane.limit / _top(plane, states)
+    edge = 0.5 * height * view.limit / _top(view, states)
     danger, small = _colour(style.DANGER), {"font_size": 14, "fill": _colour(style.INK)}
     limits = [0.5 * height - edge, 0.5 * height + edge]
-    seconds = plane.decision_seconds * (len(states) - 1)
-    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in _places(plane, states) if math.isfinite(y))
-    title = f"{plane.label} over {seconds:g} seconds, with its limits of ±{plane.limit:g}"
+    seconds = view.plane.decision_seconds * (len(states) - 1)
+    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in _places(view, states) if math.isfinite(y))
+    title = f"{view.rod[1].label} over {seconds:g} seconds, with its limits of ±{view.limit:g}"
     return tag(
         "svg",
         tag("title", title, id=f"{identity}-plot"),
@@ -164,8 +166,8 @@ def _plot(identity: str, plane: View, states: np.ndarray, timing: str) -> Html:
             tag("line", x1=0, x2=width, y1=y, y2=y, stroke=danger, stroke_width=2, stroke_dasharray="8 5")
             for y in limits
         ),
-        tag("text", f"limit {plane.limit:g}", x=width, y=limits[0] - 6, text_anchor="end", **small),
-        tag("text", plane.label, x=0, y=-12, **small),
+        tag("text", f"limit {view.limit:g}", x=width, y=limits[0] - 6, text_anchor="end", **small),
+        tag("text", view.rod[1].label, x=0, y=-12, **small),
         tag("text", "0", x=0, y=height + 18, **small),
         tag("text", f"{seconds:g} s", x=width, y=height + 18, text_anchor="end", **small),
         tag("polyline", points=line, fill="none", stroke=_colour(style.BLUE), stroke_width=2.5),

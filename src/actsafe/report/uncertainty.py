@@ -12,11 +12,10 @@ from jaxtyping import Array, Float
 from actsafe.agents.algorithms import Role
 from actsafe.agents.gp import GPLearner
 from actsafe.figures import style
-from actsafe.figures.coordinates import view
-from actsafe.figures.unsure import doubt_slice, plane_states, reach_of, visited_over_time
+from actsafe.figures.coordinates import View, problem_of, view_of
+from actsafe.figures.uncertainty import plane_states, uncertainty_slice, visited_over_time
 from actsafe.models.gp.dynamics import GPDynamics
 from actsafe.problems import PROBLEMS
-from actsafe.report.episode import is_drawable
 from actsafe.report.findings import Findings
 from actsafe.report.markup import Child, percent, tag
 from actsafe.report.records import episodes_of, has_trajectories
@@ -41,8 +40,8 @@ ROLES = {Role.EXPLORATION: (style.ORANGE, "D"), Role.TASK: (style.BLUE, "o")}
 def uncertainty_section(sheet: Sheet, findings: Findings) -> Child:
     """What there is of: slices of the model's uncertainty through the state plane, and measures along the run."""
     folder = findings.folder
-    is_plane = has_trajectories(folder) and is_drawable(folder) and folder.config.env in PROBLEMS
-    found = [_plane(sheet, findings) if is_plane else None, _measured(sheet, findings)]
+    view = view_of(problem_of(folder.config)) if has_trajectories(folder) else None
+    found = [None if view is None else _plane(sheet, findings, view), _measured(sheet, findings)]
     if not any(found):
         return note("Nothing that says how uncertain the model is was recorded yet.")
     return found
@@ -118,14 +117,13 @@ def _by_coordinate(findings: Findings, name: str) -> list[Any]:
     return [curve(findings, label, _learned(name, place), place=place) for place, label in enumerate(labels)]
 
 
-def _plane(sheet: Sheet, findings: Findings) -> Child:
+def _plane(sheet: Sheet, findings: Findings, view: View) -> Child:
     """Slices of the newest model's uncertainty, over the states that were visited, and how those became more."""
-    folder, name = findings.folder, findings.folder.spec.name
-    plane, visited = view(name), visited_states(findings)
-    reach = reach_of(plane, [states for episodes in visited for states in episodes])
+    folder, visited = findings.folder, visited_states(findings)
+    reaches = view.reaches(states for episodes in visited for states in episodes)
     spans = phase_spans(findings.metrics, findings.axis)
     share = sheet.figure(
-        visited_over_time(name, visited, spans),
+        visited_over_time(view, visited, spans),
         "Share of the state plane that was visited, over the episodes",
         "Cells of the plane within the limit, a line for every environment.",
     )
@@ -137,18 +135,18 @@ def _plane(sheet: Sheet, findings: Findings) -> Child:
         newest, state = trainer.newest()
         models = learner.believe(state.agent)
         model = jax.tree.map(lambda leaf: leaf[0] if eqx.is_array(leaf) else leaf, models)
-        _, values, states = plane_states(name, reach)
+        _, _, states = plane_states(view, reaches)
         dim = folder.spec.action_dim
         found = {title: relative_uncertainty(model, states, np.full(dim, action)) for title, action in INPUTS.items()}
-    known = float(np.mean(found["no input"][np.abs(values) <= plane.limit] < KNOWN_SHARE))
+    known = float(np.mean(found["no input"][~view.is_outside(states)] < KNOWN_SHARE))
     figures = [
         sheet.figure(
-            doubt_slice(name, each, visited[0][-MOST_EPISODES:], title=title, reach=reach),
+            uncertainty_slice(view, each, visited[0][-MOST_EPISODES:], title=title, reaches=reaches),
             f"Uncertainty of the model in the state plane, {title}",
         )
         for title, each in found.items()
     ]
-    rest = " Other velocities are 0 in the slices." if plane.state_dim > 3 else ""
+    rest = " Other velocities are 0 in the slices." if view.state_dim > 3 else ""
     return [
         tag(
             "p",

@@ -98,7 +98,7 @@ def ledger(run: Mapping[str, Any]) -> list[LedgerRow]:
             **{name: epoch[name] for name in ("epoch", "phase", "role", *_OF_DECISIONS)},
             seed=run["seed"],
             constraint=constraint,
-            budget=budget,
+            budget=float(budget),
             num_episodes=epoch["episodes"],
             **{entry: epoch[name][constraint] for name, entry in _BY_CONSTRAINT.items()},
         )

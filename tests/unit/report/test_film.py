@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from actsafe.figures.coordinates import view
+from actsafe.figures.coordinates import require_view
+from actsafe.problems import Cartpole, Pendulum
 from actsafe.report import film
 
 
@@ -21,7 +22,7 @@ def frames_of(name: str, drawn: str) -> list[tuple[float, str]]:
 def test_the_rod_moves_as_the_states_say():
     # From hanging over the right to the top: 0, 90 and 180 degrees; the other way round, as y points down in SVG.
     states = np.array([[-1.0, 0.0, 0.0], [0.0, -1.0, 1.0], [1.0, 0.0, 7.0]])
-    drawn = film.of_states("f1", view("pendulum"), states, "a swing-up")
+    drawn = film.of_states("f1", require_view(Pendulum()), states, "a swing-up")
     moves = frames_of("f1-rod", drawn)
     assert [rule.partition(";")[0] for _, rule in moves] == [
         "transform:rotate(0.00deg)",
@@ -38,17 +39,17 @@ def test_the_rod_moves_as_the_states_say():
 def test_angles_go_on_past_the_top():
     turns = np.linspace(0.0, 4.0 * np.pi, 30)
     states = np.stack([-np.cos(turns), -np.sin(turns), np.zeros_like(turns)], axis=1)
-    moves = frames_of("f1-rod", film.of_states("f1", view("pendulum"), states, "two turns"))
+    moves = frames_of("f1-rod", film.of_states("f1", require_view(Pendulum()), states, "two turns"))
     angles = [float(re.findall(r"rotate\((-?[\d.]+)deg", rule)[0]) for _, rule in moves]
     assert angles[-1] == pytest.approx(-720.0)
     assert np.all(np.diff(angles) <= 0.0)
 
 
 def test_carts_move_along_their_rail():
-    plane = view("cartpole")
+    plane = require_view(Cartpole())
     states = np.array([[0.0, 1.0, 0.0, 0.0, 0.0], [0.5, 1.0, 0.0, 0.0, 0.0]])
     moves = frames_of("f1-cart", film.of_states("f1", plane, states, "a push"))
-    expected = 100.0 * plane.base(states)[1]
+    expected = 100.0 * plane.bases(states)[1]
     assert f"translate({expected:.2f}px,0)" in moves[1][1]
 
 
@@ -80,7 +81,7 @@ def test_long_films_of_large_pictures_are_thinned_and_shrunk():
 def test_labels_are_escaped_and_films_can_be_stopped(make):
     states = np.array([[-1.0, 0.0, 0.0], [0.0, -1.0, 1.0]])
     drawn = {
-        "states": lambda: film.of_states("f1", view("pendulum"), states, "<script>"),
+        "states": lambda: film.of_states("f1", require_view(Pendulum()), states, "<script>"),
         "frames": lambda: film.of_frames("f1", np.zeros((2, 8, 8, 3), np.uint8), 12, "<script>"),
     }[make]()
     assert "<script>" not in drawn

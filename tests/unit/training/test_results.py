@@ -17,6 +17,7 @@ PHASES = ("warm_up", "expansion", "exploitation", "exploitation")
 ROLES = ("uniform", "exploration", "task", "task")
 RETURNS = (-1.0, 0.0, 2.0, 4.0)
 COSTS = {"near": (90.0, 20.0, 10.0, None), "far": (10.0, 30.0, 5.0, 12.0)}
+WORST = {"near": (90.0, 26.0, 10.0, None), "far": COSTS["far"]}
 BUDGETS = {"near": 25.0, "far": 15.0}
 OVER = {"near": (5, 1, 0, 5), "far": (0, 5, 0, 0)}
 
@@ -76,7 +77,7 @@ def make_folder(seed=3, algorithm="actsafe"):
             num_episodes=5 if n else 1,
             num_over=OVER[name][n - 1] if n else 0,
             mean_cost=costs[n - 1] if n else 0.0,
-            max_cost=costs[n - 1] if n else 0.0,
+            max_cost=WORST[name][n - 1] if n else 0.0,
             predicted_cost=None,
             predicted_pessimistic_cost=2.0,
             planner_budget=2.5,

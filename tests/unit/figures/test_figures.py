@@ -12,9 +12,10 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
-from actsafe.figures import ledger_figure, phase_plane, save, style, summary, swing_up_strip
-from actsafe.figures.coordinates import UPRIGHT_COSINE, break_at_seam, view
-from actsafe.problems import PROBLEMS
+from actsafe.figures import ledger_figure, phase_plane, save, state_coordinates, style, summary, swing_up_strip
+from actsafe.figures.coordinates import break_at_seam, require_view
+from actsafe.figures.swing_up import UPRIGHT_COSINE
+from actsafe.problems import PROBLEMS, Cartpole, Coordinate, Pendulum, Plane
 
 PI = math.pi
 
@@ -30,36 +31,60 @@ def cartpole_states(position, angle):
     return np.stack([np.broadcast_to(position, zero.shape), np.cos(angle), np.sin(angle), zero, zero], axis=1)
 
 
+BUDGETS = {"pendulum": 0.0, "cartpole": 0.75}
+
+
 def run(
     algorithm="actsafe",
     problem="pendulum",
     seed=0,
     cost=(0.0, 0.0, 0.0),
     returns=(-400.0, -300.0, -200.0),
-    upright=True,
+    goals=1,
+    budget=None,
 ):
+    """An entry of a results file with an episode of exploration per epoch, each evaluated where it has a return."""
+    epochs = [epoch(n, mean_cost=paid, max_cost=paid) for n, paid in enumerate(cost, start=1)]
+    for n, (each, value) in enumerate(zip(epochs, returns, strict=False), start=1):
+        if value is not None:
+            found = {"return": value, "episodes": 1, "goals": goals if n == len(returns) else 0, "costs": {}}
+            each["evaluation"] = {"swing_up": found}
+    budget = BUDGETS[problem] if budget is None else float(budget)
+    return entry(epochs, algorithm=algorithm, env=problem, seed=seed, budget=budget)
+
+
+def entry(epochs, *, algorithm="actsafe", env="pendulum", seed=0, budget=0.75):
+    heading = {"algorithm": algorithm, "env": env, "task": "swing_up", "agent": "gp", "seed": seed}
+    return {**heading, "budgets": {"cost": budget}, "epochs": epochs}
+
+
+def epoch(n, mean_cost=0.1, max_cost=0.1, predicted=0.5, multiplier=(2.0, 3.0), fallbacks=0, uncertified=0):
+    by_constraint = {"episodes_over": 0, "mean_cost": mean_cost, "max_cost": max_cost, "predicted_cost": None}
+    by_constraint |= {"predicted_pessimistic_cost": predicted, "predicted_return": None, "planner_budget": None}
     return {
-        "algorithm": algorithm,
-        "problem": problem,
-        "seed": seed,
-        "exploration_cost": list(cost),
-        "swing_up_return": list(returns),
-        "keep_down_return": list(returns),
-        "upright": [False] * (len(returns) - 1) + [upright],
+        "epoch": n,
+        "phase": "expansion",
+        "role": "exploration",
+        "steps": 100 * n,
+        "episodes": 1,
+        "mean_return": 0.0,
+        **{name: {"cost": value} for name, value in by_constraint.items()},
+        "num_decisions": 10,
+        "num_fallbacks": fallbacks,
+        "num_uncertified": uncertified,
+        "inner_cost": None,
+        "multiplier": multiplier if multiplier is None else list(multiplier),
+        "evaluation": {},
     }
 
 
-def row(episode, seed=0, budget=0.75, predicted=0.5, realised=0.1, multiplier=(2.0, 3.0), fallbacks=0, uncertified=0):
-    return {
-        "episode": episode,
-        "seed": seed,
-        "budget": budget,
-        "predicted_pessimistic_cost": predicted,
-        "realised_cost": realised,
-        "confidence_multiplier": list(multiplier),
-        "fallbacks": fallbacks,
-        "uncertified": uncertified,
-    }
+def reference(value):
+    return {"tasks": {"swing_up": {"constrained": {"median_return": value}}}}
+
+
+def so_far(figure):
+    """The panel of the cost so far."""
+    return next(axes for axes in figure.axes if axes.get_title(loc="left").startswith("cost so far"))
 
 
 def lines(axes, label):
@@ -75,15 +100,16 @@ def texts(axes):
 
 @pytest.mark.parametrize("name", [name for name in PROBLEMS if not PROBLEMS[name]().is_summed])
 def test_views_agree_with_the_problems(name, key):
-    problem, seen = PROBLEMS[name](), view(name)
+    problem = PROBLEMS[name]()
+    seen, angle = require_view(problem), require_view(problem).rod[0]
     rest = np.asarray(problem.reset(key))
     assert seen.state_dim == problem.state_dim
-    assert seen.decision_seconds == pytest.approx(0.1)
-    assert seen.angle(rest) == pytest.approx(0.0)
+    assert seen.plane.decision_seconds == pytest.approx(0.1)
+    assert angle.read(rest) == pytest.approx(0.0)
     rng = np.random.default_rng(0)
     states = [problem.project(jnp.asarray(state)) for state in rng.normal(0.0, 4.0, (40, problem.state_dim))]
     slow = [state.at[-1].set(0.0) for state in states]
-    is_outside, is_up = seen.is_outside(np.stack(states)), np.cos(seen.angle(np.stack(states))) < -UPRIGHT_COSINE
+    is_outside, is_up = seen.is_outside(np.stack(states)), np.cos(angle.read(np.stack(states))) < -UPRIGHT_COSINE
     np.testing.assert_array_equal(is_outside, [float(problem.cost(state)) > 0.0 for state in states])
     np.testing.assert_array_equal(is_up, [bool(problem.is_goal(state)) for state in slow])
 
@@ -91,7 +117,7 @@ def test_views_agree_with_the_problems(name, key):
 def test_a_state_that_is_not_finite_counts_as_outside():
     states = pendulum_states([0.0, 0.1], 1.0)
     states[1, 0] = np.nan
-    np.testing.assert_array_equal(view("pendulum").is_outside(states), [False, True])
+    np.testing.assert_array_equal(require_view(Pendulum()).is_outside(states), [False, True])
 
 
 def test_lines_break_at_the_seam_and_reach_both_edges():
@@ -115,7 +141,7 @@ def test_several_crossings_and_none():
 
 def test_phase_plane_draws_degrees_from_hanging_without_lines_across():
     turning = np.arange(0.0, 3.5 * PI, 0.5)
-    figure = phase_plane("pendulum", {"opax": [pendulum_states(turning, 5.0)]}, {"opax": [0.0]})
+    figure = phase_plane(Pendulum(), {"opax": [pendulum_states(turning, 5.0)]}, {"opax": [0.0]})
     (line,) = lines(figure.axes[0], "episode 1")
     x, y = line.get_data()
     assert x[0] == pytest.approx(0.0)
@@ -132,15 +158,16 @@ def test_phase_plane_marks_exactly_the_states_outside():
         "opax": [pendulum_states(np.zeros(6), speeds)] * 2,
     }
     costs = {"actsafe": [0.0, 0.0], "opax": [1.1, 1.1]}
-    figure = phase_plane("pendulum", trajectories, costs, after=[1, 2])
+    figure = phase_plane(Pendulum(), trajectories, costs, after=[1, 2])
     num_crosses = [sum(len(line.get_xdata()) for line in lines(axes, "outside the limit")) for axes in figure.axes]
     assert num_crosses == [0, 0, 2, 4]
-    assert [texts(axes)[0] for axes in figure.axes] == ["cost 0", "cost 0, total 0", "cost 1.1", "cost 1.1, total 2.2"]
+    said = [next(text for text in texts(axes) if text.startswith("cost")) for axes in figure.axes]
+    assert said == ["cost 0", "cost 0, all episodes 0", "cost 1.1", "cost 1.1, all episodes 2.2"]
 
 
 def test_cartpole_has_its_position_across_and_marks_far_states_at_the_edge():
     states = cartpole_states(np.array([0.0, 0.4, 0.6, 40.0]), np.array([0.0, 0.5, 1.0, 1.5]))
-    (axes,) = phase_plane("cartpole", {"greedy": [states]}, {"greedy": [39.6]}).axes
+    (axes,) = phase_plane(Cartpole(), {"greedy": [states]}, {"greedy": [39.6]}).axes
     x, y = lines(axes, "episode 1")[0].get_data()
     np.testing.assert_allclose(x, states[:, 0])
     np.testing.assert_allclose(y, np.degrees([0.0, 0.5, 1.0, 1.5]))
@@ -152,7 +179,7 @@ def test_cartpole_has_its_position_across_and_marks_far_states_at_the_edge():
 def test_older_episodes_are_fainter_and_algorithms_are_in_order():
     episode = pendulum_states(np.linspace(0.0, 1.0, 5), 1.0)
     trajectories = {name: [episode] * 10 for name in ("mine", "opax", "actsafe")}
-    figure = phase_plane("pendulum", trajectories, {name: [0.0] * 10 for name in trajectories})
+    figure = phase_plane(Pendulum(), trajectories, {name: [0.0] * 10 for name in trajectories})
     assert [axes.get_title() for axes in figure.axes[:4]] == [f"after episode {n}" for n in (1, 4, 7, 10)]
     assert [axes.get_ylabel() for axes in figure.axes[::4]] == ["ActSafe", "OPAX", "mine"]
     last = figure.axes[3]
@@ -163,7 +190,7 @@ def test_older_episodes_are_fainter_and_algorithms_are_in_order():
 def test_phase_plane_says_when_a_cost_is_not_finite():
     episode = pendulum_states([0.0, 0.1], 1.0)
     episode[1] = np.nan
-    (axes,) = phase_plane("pendulum", {"opax": [episode]}, {"opax": [math.nan]}, after=[1]).axes
+    (axes,) = phase_plane(Pendulum(), {"opax": [episode]}, {"opax": [math.nan]}, after=[1]).axes
     assert texts(axes) == ["cost unbounded"]
 
 
@@ -173,7 +200,7 @@ def test_phase_plane_says_when_a_cost_is_not_finite():
 def test_summary_draws_numpy_quantiles_of_the_returns():
     returns = np.random.default_rng(0).normal(-250.0, 40.0, (5, 4))
     runs = [run(seed=seed, returns=values, cost=[0.0] * 4) for seed, values in enumerate(returns)]
-    figure = summary("pendulum", [*runs, run(problem="cartpole")], reference_return=-180.0)
+    figure = summary(runs, reference=reference(-180.0))
     axes = figure.axes[0]
     (line,) = lines(axes, "ActSafe")
     np.testing.assert_array_equal(line.get_xdata(), [1, 2, 3, 4])
@@ -190,7 +217,7 @@ def test_summary_sums_costs_and_shows_the_worst_seed():
     runs = [run("opax", seed=seed, cost=values) for seed, values in enumerate(costs)] + [
         run(seed=seed) for seed in range(3)
     ]
-    axes = summary("pendulum", runs).axes[1]
+    axes = so_far(summary(runs))
     np.testing.assert_allclose(lines(axes, "OPAX")[0].get_ydata(), np.median(np.cumsum(costs, axis=1), axis=0))
     assert axes.collections[1].get_paths()[0].vertices[:, 1].max() == pytest.approx(36.0)
     np.testing.assert_array_equal(lines(axes, "ActSafe")[0].get_ydata(), [0.0, 0.0, 0.0])
@@ -200,14 +227,14 @@ def test_summary_sums_costs_and_shows_the_worst_seed():
 
 
 def test_summary_draws_a_budget_that_grows_with_the_episodes():
-    axes = summary("cartpole", [run(problem="cartpole", cost=[0.1, 0.2, 0.3])]).axes[1]
+    axes = so_far(summary([run(problem="cartpole", cost=[0.1, 0.2, 0.3])]))
     np.testing.assert_allclose(lines(axes, "budget, 0.75 per episode")[0].get_ydata(), [0.75, 1.5, 2.25])
     assert axes.get_yscale() == "linear"
     assert texts(axes) == []
 
 
 def test_a_cost_that_is_null_is_unbounded_from_then_on():
-    axes = summary("pendulum", [run("opax", cost=[1.0, None, 2.0])]).axes[1]
+    axes = so_far(summary([run("opax", cost=[1.0, None, 2.0])]))
     np.testing.assert_array_equal(lines(axes, "OPAX")[0].get_ydata(), [1.0, np.nan, np.nan])
     np.testing.assert_array_equal(lines(axes, "unbounded")[0].get_xdata(), [2, 3])
     assert texts(axes) == ["unbounded"]
@@ -216,29 +243,31 @@ def test_a_cost_that_is_null_is_unbounded_from_then_on():
 def test_a_return_that_is_null_is_skipped_where_no_seed_has_it_and_else_leaves_a_gap():
     returns = [[None, -300.0, None, -200.0], [None, -310.0, -250.0, -190.0]]
     runs = [run(seed=seed, returns=values, cost=[0.0] * 4) for seed, values in enumerate(returns)]
-    x, y = lines(summary("pendulum", runs).axes[0], "ActSafe")[0].get_data()
+    x, y = lines(summary(runs).axes[0], "ActSafe")[0].get_data()
     np.testing.assert_array_equal(x, [2, 3, 4])
     np.testing.assert_array_equal(y, [-305.0, np.nan, -195.0])
 
 
 def test_what_was_not_evaluated_at_the_end_is_taken_from_before():
-    runs = [run(returns=[None, -400.0, -200.0, None], cost=[0.0] * 4) | {"upright": [None, False, True, None]}]
-    figure = summary("pendulum", runs, reference_return=-150.0, with_scatter=True)
-    assert figure.legends[0].get_texts()[0].get_text() == "ActSafe\nupright 1 of 1"
-    np.testing.assert_allclose(lines(figure.axes[2], "ActSafe")[0].get_ydata(), [0.8])
+    runs = [run(returns=[None, -400.0, -200.0, None], cost=[0.0] * 4)]
+    runs[0]["epochs"][2]["evaluation"]["swing_up"]["goals"] = 1
+    figure = summary(runs, reference=reference(-150.0), with_scatter=True)
+    assert figure.legends[0].get_texts()[0].get_text() == "ActSafe\ngoal in 1 of 1"
+    np.testing.assert_allclose(lines(figure.axes[3], "ActSafe")[0].get_ydata(), [0.8])
 
 
 def test_summary_takes_the_budget_of_the_runs_where_they_say_it():
-    axes = summary("pendulum", [run() | {"budget": 2}]).axes[1]
+    axes = so_far(summary([run(budget=2)]))
     np.testing.assert_allclose(lines(axes, "budget, 2 per episode")[0].get_ydata(), [2.0, 4.0, 6.0])
 
 
-def test_summary_counts_upright_endings_and_scatters_normalised_returns():
-    runs = [run(seed=seed, returns=[-400.0, -200.0], cost=[0.0, 0.0], upright=seed > 0) for seed in range(3)]
-    figure = summary("pendulum", runs, reference_return=-150.0, with_scatter=True)
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["ActSafe\nupright 2 of 3"]
+def test_summary_counts_endings_at_the_goal_and_scatters_normalised_returns():
+    runs = [run(seed=seed, returns=[-400.0, -200.0], cost=[0.0, 0.0], goals=int(seed > 0)) for seed in range(3)]
+    figure = summary(runs, reference=reference(-150.0), with_scatter=True)
+    explained = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert explained == ["ActSafe\ngoal in 2 of 3", "planner with the true model", "budget of cost: 0"]
     # (-200 + 400) / (-150 + 400) = 0.8
-    np.testing.assert_allclose(lines(figure.axes[2], "ActSafe")[0].get_ydata(), [0.8, 0.8, 0.8])
+    np.testing.assert_allclose(lines(figure.axes[3], "ActSafe")[0].get_ydata(), [0.8, 0.8, 0.8])
 
 
 # Swing-up
@@ -248,7 +277,7 @@ def test_strip_draws_the_unwrapped_angle_against_seconds():
     angles = np.linspace(0.0, 1.5 * PI, 51)
     speeds = np.linspace(0.0, 6.5, 51)
     costs = np.maximum(speeds[1:] - 6.0, 0.0)
-    figure = swing_up_strip("pendulum", pendulum_states(angles, speeds), costs)
+    figure = swing_up_strip(Pendulum(), pendulum_states(angles, speeds), costs)
     strip, upper, lower = figure.axes
     seconds, degrees = lines(upper, "angle")[0].get_data()
     np.testing.assert_allclose(seconds, np.arange(51) / 10)
@@ -261,7 +290,7 @@ def test_strip_draws_the_unwrapped_angle_against_seconds():
 
 def test_strip_of_an_upright_cartpole():
     states = cartpole_states(np.linspace(0.0, 0.4, 21), np.linspace(0.0, PI, 21))
-    figure = swing_up_strip("cartpole", states, np.zeros(20))
+    figure = swing_up_strip(Cartpole(), states, np.zeros(20))
     assert figure.texts[0].get_text() == "Cartpole: ends upright, cost 0 (budget 0.75)"
     assert lines(figure.axes[2], "cart position")[0].get_ydata()[-1] == pytest.approx(0.4)
 
@@ -269,30 +298,29 @@ def test_strip_of_an_upright_cartpole():
 # Ledger
 
 
-def test_ledger_pairs_promise_and_reality_and_sums_counts():
-    rows = [
-        row(n, seed=s, realised=0.1 * n, fallbacks=n, uncertified=s, multiplier=[n + s, 2.0])
+def test_ledger_pairs_promise_and_reality_and_shares_of_decisions():
+    runs = [
+        entry(
+            [epoch(n, 0.1 * n, 0.1 * n, fallbacks=n, uncertified=s, multiplier=[n + s, 2.0]) for n in (1, 2)],
+            seed=s,
+        )
         for s in (0, 1)
-        for n in (1, 2)
     ]
-    costs, counts, multipliers = ledger_figure(rows, coordinate_names=["cos", "sin"]).axes
+    costs, shares, multipliers = ledger_figure(runs, coordinate_names=["cos", "sin"]).axes
     np.testing.assert_allclose(lines(costs, "predicted,\npessimistic")[0].get_ydata(), [0.5] * 4)
-    np.testing.assert_allclose(lines(costs, "realised")[0].get_ydata(), [0.1, 0.2, 0.1, 0.2])
-    assert costs.get_title(loc="left") == "Cost of an episode (budget 0.75)"
-    fallbacks, uncertified = counts.containers
-    assert [bar.get_height() for bar in fallbacks] == [2, 4]
-    assert [bar.get_height() for bar in uncertified] == [1, 1]
+    np.testing.assert_allclose(lines(costs, "realised, mean")[0].get_ydata(), [0.1, 0.2, 0.1, 0.2])
+    assert costs.get_title(loc="left") == "cost of an episode (budget 0.75)"
+    fallbacks, uncertified = shares.containers
+    # Of 20 decisions of both seeds together: 1 + 1, 2 + 2; 0 + 1 in either epoch.
+    assert [bar.get_height() for bar in fallbacks] == [0.1, 0.2]
+    assert [bar.get_height() for bar in uncertified] == [0.05, 0.05]
     np.testing.assert_allclose(lines(multipliers, "cos")[0].get_ydata(), [1.5, 2.5])
     assert lines(costs, "unbounded") == lines(multipliers, "unbounded") == []
 
 
-def test_ledger_marks_nulls_at_the_top_as_unbounded():
-    rows = [
-        row(1, predicted=None, multiplier=[None, 2.0], budget=0.0),
-        row(2, realised=None, budget=0.0),
-        row(3, budget=0.0),
-    ]
-    costs, _, multipliers = ledger_figure(rows).axes
+def test_ledger_marks_what_is_not_finite_at_the_top_as_unbounded():
+    epochs = [epoch(1, predicted=None, multiplier=[None, 2.0]), epoch(2, None, None), epoch(3)]
+    costs, _, multipliers = ledger_figure([entry(epochs, budget=0.0)]).axes
     marks = lines(costs, "unbounded")
     assert [list(mark.get_xdata()) for mark in marks] == [[1], [2]]
     assert all(mark.get_transform() == costs.get_xaxis_transform() for mark in marks)
@@ -301,7 +329,75 @@ def test_ledger_marks_nulls_at_the_top_as_unbounded():
 
 
 def test_ledger_of_nulls_only_can_be_drawn(tmp_path):
-    save(ledger_figure([row(0, predicted=None, realised=None, multiplier=[None], budget=0.0)]), tmp_path / "null.png")
+    nothing = epoch(1, None, None, predicted=None, multiplier=[None])
+    save(ledger_figure([entry([nothing], budget=0.0)]), tmp_path / "null.png")
+
+
+def test_ledger_has_a_panel_and_a_budget_for_every_constraint():
+    found = entry([epoch(1), epoch(2)])
+    for each in found["epochs"]:
+        for name, value in each.items():
+            if isinstance(value, dict) and "cost" in value:
+                each[name] = {"speed": value["cost"], "obstacle": value["cost"]}
+    found["budgets"] = {"speed": 5.0, "obstacle": 20.0}
+    speed, obstacle, *_ = ledger_figure([found]).axes
+    assert [axes.get_title(loc="left") for axes in (speed, obstacle)] == [
+        "speed of an episode (budget 5)",
+        "obstacle of an episode (budget 20)",
+    ]
+    explained = [text.get_text() for text in summary([found]).legends[0].get_texts()]
+    budgets = [text for text in explained if text.startswith("budget of")]
+    assert budgets == ["budget of speed: 5", "budget of obstacle: 20"]
+
+
+# Problems of one's own
+
+
+class Walker(Pendulum):
+    """A pendulum that says nothing of how it is drawn."""
+
+    plane = None
+
+
+class Reacher(Pendulum):
+    """A plane without an angle, and a limit along x alone."""
+
+    @property
+    def plane(self):
+        x = Coordinate("x (m)", lambda states: states[..., 0], reach=1.0, limit=0.5)
+        y = Coordinate("y (m)", lambda states: states[..., 1], reach=2.0)
+        return Plane(x, y, lambda x, y: np.stack([x, y, np.zeros_like(x)], axis=-1))
+
+
+def test_a_plane_of_places_is_drawn_as_it_is():
+    states = np.array([[0.0, 0.0, 9.0], [0.4, 1.0, 9.0], [0.6, -1.5, 9.0]])
+    (axes,) = phase_plane(Reacher(), {"opax": [states]}, {"opax": [1.0]}).axes
+    x, y = lines(axes, "episode 1")[0].get_data()
+    np.testing.assert_array_equal(x, [0.0, 0.4, 0.6])
+    np.testing.assert_array_equal(y, [0.0, 1.0, -1.5])
+    np.testing.assert_array_equal(lines(axes, "outside the limit")[0].get_xdata(), [0.6])
+    assert (axes.get_xlabel(), axes.get_xlim(), axes.get_ylim()) == ("x (m)", (-1.0, 1.0), (-2.0, 2.0))
+
+
+def test_what_stays_where_it_began_says_so():
+    still, moving = np.zeros((3, 3)), np.array([[0.0, 0.0, 0.0], [0.4, 1.0, 0.0]])
+    first, second = phase_plane(Reacher(), {"opax": [still, moving]}, {"opax": [0.0, 0.0]}).axes
+    assert "stays at rest" in texts(first)
+    assert "stays at rest" not in texts(second)
+
+
+def test_coordinates_are_drawn_where_no_plane_is_declared():
+    earlier, last = np.arange(12.0).reshape(4, 3), np.ones((4, 3))
+    figure = state_coordinates(["a", "b", "c"], {"actsafe": [earlier, last]})
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["a", "b", "c"]
+    for place, axes in enumerate(figure.axes):
+        faint, bold = axes.get_lines()
+        np.testing.assert_array_equal(faint.get_ydata(), earlier[:, place])
+        np.testing.assert_array_equal(bold.get_ydata(), last[:, place])
+
+
+def test_figures_show_themselves_in_notebooks():
+    assert style.blank(2.0)._repr_png_().startswith(b"\x89PNG")
 
 
 # Looks and errors
@@ -309,8 +405,8 @@ def test_ledger_of_nulls_only_can_be_drawn(tmp_path):
 
 def test_unknown_algorithms_are_grey_under_their_own_name():
     assert style.look("my_method") == style.Look("my method", style.GREY)
-    assert len({drawn.colour for drawn in style.LOOKS.values()} | {style.DANGER, style.GREY}) == len(style.LOOKS) + 2
-    figure = summary("pendulum", [run("my_method")])
+    assert len({colour for colour, _ in style.LOOKS.values()} | {style.DANGER, style.GREY}) == len(style.LOOKS) + 2
+    figure = summary([run("my_method")])
     assert lines(figure.axes[0], "my method")[0].get_color() == style.GREY
 
 
@@ -320,40 +416,48 @@ EPISODE = pendulum_states([0.0, 0.1], 1.0)
 @pytest.mark.parametrize(
     ("draw", "message"),
     [
-        (lambda: phase_plane("pendulum", {}, {}), "got no trajectories; expected at least one algorithm: record"),
-        (lambda: phase_plane("pendulum", {"opax": []}, {"opax": []}), "opax has 0 trajectories and 0 costs; expected"),
-        (lambda: phase_plane("pendulum", {"opax": [EPISODE]}, {}), "opax has 1 trajectories and 0 costs; expected"),
-        (lambda: phase_plane("cartpole", {"opax": [EPISODE]}, {"opax": [0.0]}), "shape (2, 3); expected [T+1, 5]"),
-        (lambda: phase_plane("pendulum", {"a": [EPISODE]}, {"a": [0.0]}, after=[2]), "after=[2] asks for episodes"),
-        (lambda: phase_plane("pendulum", {"a": [EPISODE]}, {"a": [0.0]}, after=[]), "after=[] asks for episodes"),
-        (lambda: summary("pendulum", []), "got no runs; expected at least one of pendulum: run that first"),
-        (lambda: summary("cartpole", [run()]), "got runs of pendulum only; expected at least one of cartpole"),
+        (lambda: phase_plane(Pendulum(), {}, {}), "got no trajectories; expected at least one algorithm: record"),
+        (lambda: phase_plane(Pendulum(), {"opax": []}, {"opax": []}), "opax has 0 trajectories and 0 costs; expected"),
+        (lambda: phase_plane(Pendulum(), {"opax": [EPISODE]}, {}), "opax has 1 trajectories and 0 costs; expected"),
+        (lambda: phase_plane(Cartpole(), {"opax": [EPISODE]}, {"opax": [0.0]}), "shape (2, 3); expected [T+1, 5]"),
+        (lambda: phase_plane(Pendulum(), {"a": [EPISODE]}, {"a": [0.0]}, after=[2]), "after=[2] asks for episodes"),
+        (lambda: phase_plane(Pendulum(), {"a": [EPISODE]}, {"a": [0.0]}, after=[]), "after=[] asks for episodes"),
         (
-            lambda: summary("pendulum", [run(cost=[])]),
-            "exploration_cost for these numbers of episodes, by seed: {0: 0}",
+            lambda: phase_plane(Walker(), {"a": [EPISODE]}, {"a": [0.0]}),
+            "pendulum declares no plane to draw its states",
         ),
-        (lambda: summary("pendulum", [run(), run(seed=1, returns=[-1.0])]), "by seed: {0: 3, 1: 1}; expected the same"),
-        (lambda: summary("pendulum", [run()], with_scatter=True), "reference_return=None; expected the return"),
+        (lambda: state_coordinates(["a"], {"opax": []}), "got no trajectories; expected at least one episode"),
+        (lambda: summary([]), "got no runs; expected at least one: train a run first"),
         (
-            lambda: summary("pendulum", [run()], reference_return=-500.0, with_scatter=True),
+            lambda: summary([run(), run(problem="cartpole")]),
+            "got runs of cartpole (swing_up) and pendulum (swing_up); expected one environment and task",
+        ),
+        (
+            lambda: summary([run(cost=[])]),
+            "for these numbers of epochs, by seed: {0: 0}",
+        ),
+        (lambda: summary([run(), run(seed=1, cost=[0.0])]), "by seed: {0: 3, 1: 1}; expected the same"),
+        (lambda: summary([run()], with_scatter=True), "reference return of None for swing_up"),
+        (
+            lambda: summary([run()], reference=reference(-500.0), with_scatter=True),
             "expected the reference to be",
         ),
-        (lambda: swing_up_strip("pendulum", np.zeros((0, 3)), []), "shape (0, 3); expected [T+1, 3]"),
+        (lambda: swing_up_strip(Pendulum(), np.zeros((0, 3)), []), "shape (0, 3); expected [T+1, 3]"),
         (
-            lambda: swing_up_strip("pendulum", EPISODE, [0.0, 0.0]),
+            lambda: swing_up_strip(Pendulum(), EPISODE, [0.0, 0.0]),
             "got 2 costs for 2 states; expected one per decision, 1",
         ),
         (
-            lambda: swing_up_strip("pendulum", EPISODE * np.nan, [0.0]),
+            lambda: swing_up_strip(Pendulum(), EPISODE * np.nan, [0.0]),
             "state 0 of the episode is [nan nan nan]; expected",
         ),
         (
-            lambda: swing_up_strip("walker", EPISODE, [0.0]),
-            "'walker'; expected one of pendulum, cartpole: check the name",
+            lambda: swing_up_strip(Walker(), EPISODE, [0.0]),
+            "declares no plane to draw its states in; expected Problem.plane to give one",
         ),
-        (lambda: ledger_figure([]), "got no ledger rows; expected one per episode: run"),
+        (lambda: ledger_figure([]), "got no epochs to draw; expected at least one: train a run first"),
         (
-            lambda: ledger_figure([row(1)], coordinate_names=["cos"]),
+            lambda: ledger_figure([entry([epoch(1)])], coordinate_names=["cos"]),
             "got 1 coordinate names and confidence multipliers of [2]",
         ),
     ],
@@ -438,7 +542,7 @@ def test_a_file_in_the_place_of_the_folder_stays(figure, tmp_path):
 
 def test_figures_leave_the_global_look_alone(tmp_path):
     before = dict(mpl.rcParams)
-    save(phase_plane("pendulum", {"opax": [EPISODE]}, {"opax": [0.0]}), tmp_path / "a.png")
-    save(swing_up_strip("pendulum", EPISODE, [0.0]), tmp_path / "b.png")
+    save(phase_plane(Pendulum(), {"opax": [EPISODE]}, {"opax": [0.0]}), tmp_path / "a.png")
+    save(swing_up_strip(Pendulum(), EPISODE, [0.0]), tmp_path / "b.png")
     assert dict(mpl.rcParams) == before
     assert png_size(tmp_path / "b.png") == (1600, 1000)
