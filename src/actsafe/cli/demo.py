@@ -10,11 +10,13 @@ from rich.console import Console
 from tyro.conf import arg
 
 from actsafe.agents.gp import GPAgentSettings
-from actsafe.cli import jax_setup, pictures
+from actsafe.cli import jax_setup
 from actsafe.cli.options import Flag
+from actsafe.cli.plot import write_all
 from actsafe.cli.progress import duration
 from actsafe.cli.tables import ledger, print_run, verdict
 from actsafe.cli.working import carry_on, console, new_folder
+from actsafe.figures.drawing import exploration, swing_up
 from actsafe.training import provenance
 from actsafe.training.config import Config
 from actsafe.training.presets import demo
@@ -78,10 +80,8 @@ def _require_demo(base: Path) -> None:
 
 def _conclude(base: Path, folders: Sequence[RunFolder], out: Console, seconds: float) -> int:
     """Print the result and write the pictures; the exit code."""
-    written = [pictures.write(pictures.exploration(folders), base / "phase_plane.png")]
-    strip = pictures.swing_up(folders[0])
-    if strip is not None:
-        written.append(pictures.write(strip, base / "swing_up.png"))
+    figures, strip = exploration(folders), swing_up(folders[0])
+    written = write_all(figures if strip is None else {**figures, "swing_up": strip}, base)
     out.print()
     out.rule("what it found", align="left")
     print_run(folders[0], out)

@@ -134,6 +134,9 @@ def _returns(axes: Axes, grouped: Grouped, task: str, best: float | None) -> Non
         if len(known):
             quartiles = np.quantile(table[:, known], [0.25, 0.5, 0.75], axis=0)
             _line(axes, grouped, algorithm, _x(runs)[known], quartiles)
+    low, high = axes.get_ylim()
+    if high - low < 1e-6:
+        axes.set_ylim(low - 1.0, high + 1.0)
     if best is not None:
         axes.axhline(best, color=style.INK, linestyle=style.DOTS, linewidth=1.5, label=REFERENCE)
         axes.margins(y=0.1)
