@@ -22,7 +22,7 @@ from actsafe.training.storage import StorageError
 
 folder = RunFolder.open(train(Path(sys.argv[1]), PRESETS["tiny"]()).path)
 assert main(["doctor", "--no-plan"]) == 0
-assert main(["train", "--help"]) == 0
+assert main(["demo", "--help"]) == 0
 assert free_host_bytes() > 2**20
 with folder.locked():
     try:
@@ -46,7 +46,7 @@ def elsewhere(tmp_path_factory):
 def test_commands_and_runs_work_on_another_system(elsewhere):
     path, output = elsewhere
     assert "Everything that is needed is there." in output
-    assert "usage: actsafe train" in output
+    assert "usage: actsafe demo" in output
     assert f"another process is working on {path}" in output
     assert not (path / ".config.json.lock").exists()
     rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]

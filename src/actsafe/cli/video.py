@@ -3,8 +3,6 @@
 import functools
 import importlib
 import importlib.util
-import os
-import secrets
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +12,7 @@ from PIL import Image
 
 from actsafe.cli import jax_setup
 from actsafe.training.config import ConfigError
-from actsafe.training.storage import StorageError
+from actsafe.training.storage import StorageError, replacing
 
 
 def _write_with_pillow(frames: Sequence[Image.Image], rate: int, path: Path, **options: Any) -> None:
@@ -69,12 +67,6 @@ def require_free(path: Path, may_replace: bool) -> None:
 
 def save(frames: Sequence[Image.Image], rate: int, path: Path, write: Writer) -> int:
     """The size of the file in bytes, which is there in whole or not at all."""
-    temporary = path.with_name(f".{secrets.token_hex(6)}{path.suffix}")
-    try:
+    with replacing(path) as temporary:
         write(frames, rate, temporary)
-        os.replace(temporary, path)
-    except OSError as error:
-        raise StorageError(f"{path} could not be written ({error}); what was there before is untouched") from error
-    finally:
-        temporary.unlink(missing_ok=True)
     return path.stat().st_size

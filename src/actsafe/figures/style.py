@@ -3,11 +3,9 @@
 Nothing here touches matplotlib's global state (no pyplot, no rcParams), so figures can be drawn in any thread.
 """
 
-import contextlib
 import dataclasses
 import io
 import os
-import secrets
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
@@ -19,6 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from actsafe.agents.algorithms import label, order
+from actsafe.training.storage import replacing
 
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 BLUE, VERMILION, PURPLE = "#0072B2", "#D55E00", "#CC79A7"
@@ -199,24 +198,7 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> Path:
         raise ValueError(
             f"cannot write a figure as {path.name!r}; expected the ending .{', .'.join(FORMATS)}: rename it"
         )
-    rendered = io.BytesIO()
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
-    figure.savefig(rendered, format=kind, dpi=DPI, metadata=undated)
-
-    new_folders = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(part, "xb") as file:
-            file.write(rendered.getvalue())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
-        for folder in new_folders:
-            with contextlib.suppress(OSError):
-                folder.rmdir()
-        raise
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format=kind, dpi=DPI, metadata=undated)
     return path

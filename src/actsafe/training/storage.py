@@ -27,10 +27,14 @@ class StorageError(UserError, RuntimeError):
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A context with a path to write to, whose file is `path` afterwards: readers see the old one or the new one."""
+    """A context with a path to write to, whose file is `path` afterwards: readers see the old one or the new one.
+
+    When it fails, neither a part of it nor a new folder stays behind.
+    """
     if os.path.lexists(path) and not path.is_file():
         raise StorageError(f"{path} is no regular file and is left as it is; name another file")
     temporary = _temporary(path)
+    new_folders = [folder for folder in path.absolute().parents if not folder.exists()]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         clear_interrupted(path.parent, of=path.name, age=60.0)
@@ -38,10 +42,14 @@ def replacing(path: Path) -> Iterator[Path]:
         with open(temporary, "r+b") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except OSError as error:
-        raise _explain(error, path) from error
-    finally:
+    except BaseException as error:
         _remove(temporary)
+        for folder in new_folders:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        if isinstance(error, OSError):
+            raise _explain(error, path) from error
+        raise
 
 
 def write_text(path: Path, text: str) -> None:
@@ -211,10 +219,12 @@ _FULL = (errno.ENOSPC, errno.EDQUOT) if hasattr(errno, "EDQUOT") else (errno.ENO
 
 
 def _explain(error: OSError, path: Path) -> StorageError:
-    what = f"{path} was not written, and what was there before is untouched"
-    again = "repeat the command (a run that has begun goes on with `actsafe resume`)"
+    again = "then repeat the command (a run that has begun goes on with `actsafe resume`)"
     if error.errno in _FULL:
-        return StorageError(f"the disk is full: {what}. Free some space, then {again}")
+        return StorageError(
+            f"the disk is full: {path} was not written. What was there before is untouched; free some space, {again}"
+        )
     return StorageError(
-        f"{what} ({error.strerror or error}). Check the disk, its limits and your permissions there, then {again}"
+        f"{path} could not be written ({error.strerror or error}). What was there before is untouched; check the disk, "
+        f"its limits and your permissions there, {again}"
     )

@@ -16,6 +16,7 @@ from actsafe.figures import ledger_figure, phase_plane, save, state_coordinates,
 from actsafe.figures.coordinates import break_at_seam, require_view
 from actsafe.figures.swing_up import UPRIGHT_COSINE
 from actsafe.problems import PROBLEMS, Cartpole, Coordinate, Pendulum, Plane
+from actsafe.training.storage import StorageError
 
 PI = math.pi
 
@@ -515,9 +516,9 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(figure, tmp_path, monk
     path = tmp_path / "figure.png"
     path.write_bytes(b"old")
     monkeypatch.setattr(os, stage, disk_full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(StorageError, match="the disk is full"):
         save(figure, path)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(StorageError, match="the disk is full"):
         save(figure, tmp_path / "new" / "folder" / "figure.png")
     assert os.listdir(tmp_path) == ["figure.png"]
     assert path.read_bytes() == b"old"
@@ -528,14 +529,14 @@ def test_a_folder_that_cannot_be_written_to_is_left_as_it_was(figure, tmp_path, 
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr(builtins, "open", refuse)
-    with pytest.raises(PermissionError):
+    with pytest.raises(StorageError, match="Permission denied"):
         save(figure, tmp_path / "new" / "figure.png")
     assert os.listdir(tmp_path) == []
 
 
 def test_a_file_in_the_place_of_the_folder_stays(figure, tmp_path):
     (tmp_path / "taken").write_text("mine")
-    with pytest.raises(OSError):
+    with pytest.raises(StorageError, match="could not be written"):
         save(figure, tmp_path / "taken" / "figure.png")
     assert (tmp_path / "taken").read_text() == "mine"
 

@@ -346,7 +346,7 @@ def test_nothing_is_written_where_the_run_no_longer_is(run, tmp_path, deed):
 
 
 def test_a_unit_makes_no_parents(tmp_path):
-    with pytest.raises(StorageError, match="was not written"):
+    with pytest.raises(StorageError, match="could not be written"):
         write_folder(tmp_path / "gone" / "0003", lambda folder: None)
     assert not (tmp_path / "gone").exists()
 
@@ -404,10 +404,19 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path):
     with pytest.raises(ZeroDivisionError), replacing(path) as temporary:
         temporary.write_text("half")
         raise ZeroDivisionError
-    with pytest.raises(StorageError, match=r"was not written.*repeat the command"), replacing(path) as temporary:
+    with (
+        pytest.raises(StorageError, match=r"could not be written \(Permission denied\).*repeat the command"),
+        replacing(path) as temporary,
+    ):
         raise PermissionError(13, "Permission denied")
     assert json.loads(path.read_text()) == {"a": None}
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_write_that_fails_leaves_no_new_folder(tmp_path):
+    with pytest.raises(ZeroDivisionError), replacing(tmp_path / "new" / "folder" / "file.json"):
+        raise ZeroDivisionError
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_no_regular_file_is_not_replaced(tmp_path):
