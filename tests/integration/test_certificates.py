@@ -3,22 +3,28 @@
 import contextlib
 import dataclasses
 import json
+import os
+import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import equinox as eqx
-import jax
 import numpy as np
 import pytest
 
+from actsafe.agents.algorithms import Role
+from actsafe.agents.base import Estimate
 from actsafe.cli.main import main
 from actsafe.evidence.certificate import sealed
-from actsafe.training.run import Episode, RunFolder
-from actsafe.training.vision_presets import vision_tiny
-from actsafe.training.vision_runner import VisionTrainer
+from actsafe.evidence.ledger import ledger_rows
+from actsafe.training.config import AGENTS, Config
+from actsafe.training.episodes import EpisodeOutcome
+from actsafe.training.loop import Loop, make_loop
+from actsafe.training.presets import PRESETS
+from actsafe.training.run import RunFolder, UnitRecord
+from actsafe.training.storage import file_sha256
 
-NEWEST = Path("episodes/0002")
+NEWEST = Path("epochs/0002")
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +59,22 @@ def edit(path: Path, **changes) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
+def edit_rows(run: Path, epoch: int, what: str, change) -> None:
+    """Alter every row of an epoch's metrics or ledger, and its manifest with it: what the run might have recorded."""
+    unit = run / f"epochs/{epoch:04d}"
+    rows = json.loads((unit / f"{what}.json").read_text())
+    for row in rows:
+        change(row)
+    (unit / f"{what}.json").write_text(json.dumps(rows))
+    manifest = json.loads((unit / "manifest.json").read_text())
+    manifest["sha256"][f"{what}.json"] = file_sha256(unit / f"{what}.json")
+    (unit / "manifest.json").write_text(json.dumps(manifest))
+
+
+def paper_of(run: Path) -> dict:
+    return json.loads((run / "certificate.json").read_text())
+
+
 def test_calibration_is_written_and_said(actsafe, certified):
     content = json.loads((certified / "calibration.json").read_text())
     # Three episodes of two tasks, 50 decisions each, in windows of five.
@@ -82,17 +104,21 @@ def test_the_same_episodes_give_the_same_calibration(actsafe, certified):
 
 def test_a_certificate_says_what_it_rests_on(certified):
     content = json.loads((certified / "certificate.json").read_text())
-    assert content["schema"] == 1
+    assert content["schema"] == 2
     assert content["standing"] == "held"
-    assert content["budget"] == 0.0
+    assert content["budgets"] == {"cost": 0.0}
     assert [estimate["task"] for estimate in content["promise"]["estimates"]] == ["swing_up", "keep_down"]
-    assert all(estimate["pessimistic_cost"] <= 0.0 for estimate in content["promise"]["estimates"])
+    assert all(estimate["cost"] <= estimate["bound"] == 0.0 for estimate in content["promise"]["estimates"])
     assert content["promise"]["particles"] == 6
+    # It says for how long costs were computed, and what comes after that.
+    assert content["promise"]["horizon"] == 6
+    assert "ends after 6 decisions, an episode has 50" in content["promise"]["afterwards"]
     (violations,) = content["violations"]
     assert (violations["over_budget"], violations["episodes"]) == (0, 2)
     # None of two: 1 - 0.025^(1/2) = 1 - 0.158114.
     assert violations["interval"] == pytest.approx([0.0, 0.841886], abs=1e-6)
     assert len(content["does_not_promise"]) > 3
+    assert any("plans anew at every decision" in each for each in content["does_not_promise"])
 
 
 def test_a_certificate_is_verified_against_its_run_and_its_copies(actsafe, certified, tmp_path):
@@ -107,10 +133,11 @@ def test_a_certificate_is_verified_against_its_run_and_its_copies(actsafe, certi
 @pytest.mark.parametrize(
     ("file", "field"),
     [
-        (NEWEST / "checkpoint.npz", "fingerprints.model"),
-        (NEWEST / "checkpoint.json", "fingerprints.model"),
+        (NEWEST / "checkpoint/manifest.ocdbt", "fingerprints.model"),
+        (NEWEST / "checkpoint/_METADATA", "fingerprints.model"),
+        (NEWEST / "manifest.json", "fingerprints.data"),
         (NEWEST / "trajectory.npz", "fingerprints.data"),
-        (Path("episodes/0001/ledger.json"), "fingerprints.data"),
+        (Path("epochs/0001/ledger.json"), "fingerprints.data"),
         (Path("config.json"), "fingerprints.settings"),
     ],
 )
@@ -126,18 +153,18 @@ def test_one_bit_of_the_run_is_found(actsafe, certified, file, field, position):
 def test_another_budget_is_found_in_the_run_and_in_the_certificate(actsafe, certified):
     """The next number above the budget of 0 will do; a forger who seals anew is found out all the same."""
     paper = certified / "certificate.json"
-    forged = json.loads(paper.read_text()) | {"budget": 5e-324}
+    forged = json.loads(paper.read_text()) | {"budgets": {"cost": 5e-324}}
     paper.write_text(json.dumps(sealed(forged)))
     code, _, errors = actsafe("verify", paper, certified)
     assert code == 1
-    assert errors.splitlines() == ["budget: the certificate has 5e-324, the run gives 0.0"]
+    assert errors.splitlines() == ["budgets.cost: the certificate has 5e-324, the run gives 0.0"]
     config = certified / "config.json"
     content = json.loads(config.read_text())
-    content["config"]["budget"] = 0.5
+    content["spec"]["budgets"] = [0.5]
     config.write_text(json.dumps(content))
     errors = actsafe("verify", paper, certified)[2]
     assert "fingerprints.settings: " in errors
-    assert "budget: the certificate has 5e-324, the run gives 0.5" in errors
+    assert "budgets.cost: the certificate has 5e-324, the run gives 0.5" in errors
 
 
 def test_an_altered_certificate_is_found(actsafe, certified):
@@ -152,7 +179,7 @@ def test_an_altered_certificate_is_found(actsafe, certified):
     assert "violations[0].rate: the certificate has 0.5, the run gives 0.0" in errors
     content = json.loads((certified / "certificate.json").read_text())
     content["promise"]["particles"], content["violations"][0]["rate"] = 6, 0.0
-    content["promise"]["estimates"][0]["pessimistic_cost"] += 1e-13
+    content["promise"]["estimates"][0]["cost"] += 1e-13
     paper.write_text(json.dumps(content))
     code, _, errors = actsafe("verify", paper, certified)
     assert code == 1
@@ -163,7 +190,7 @@ def test_a_run_that_went_on_is_not_the_certified_one(actsafe, unfinished):
     code, _, errors = actsafe("verify", unfinished / "certificate.json", unfinished)
     assert code == 1
     assert "fingerprints.model: " in errors
-    assert "run.newest_episode: the certificate has 2, the run gives 1" in errors
+    assert "run.newest_epoch: the certificate has 2, the run gives 1" in errors
 
 
 def test_files_that_are_no_certificates_get_clear_errors(actsafe, certified, tmp_path):
@@ -171,7 +198,9 @@ def test_files_that_are_no_certificates_get_clear_errors(actsafe, certified, tmp
     truncated = tmp_path / "truncated.json"
     truncated.write_bytes(paper.read_bytes()[:400])
     newer = tmp_path / "newer.json"
-    newer.write_text(json.dumps(json.loads(paper.read_text()) | {"schema": 2}))
+    newer.write_text(json.dumps(json.loads(paper.read_text()) | {"schema": 3}))
+    older = tmp_path / "older.json"
+    older.write_text(json.dumps(json.loads(paper.read_text()) | {"schema": 1, "actsafe": "0.1.0"}))
     binary = tmp_path / "binary.json"
     binary.write_bytes(b"\xff\x00\x80")
     for path, said in [
@@ -180,9 +209,10 @@ def test_files_that_are_no_certificates_get_clear_errors(actsafe, certified, tmp
         (truncated, "truncated"),
         (binary, "no certificate"),
         (certified / "config.json", "is not a certificate"),
-        (certified / "episodes/0001/ledger.json", "is not a certificate"),
+        (certified / "epochs/0001/ledger.json", "is not a certificate"),
         (certified / "calibration.json", "is not a certificate"),
-        (newer, "schema 2"),
+        (newer, "schema 3"),
+        (older, "schema 1, and this actsafe reads 2. Verify it with the actsafe that wrote it (0.1.0)"),
     ]:
         code, _, errors = actsafe("verify", path, certified)
         assert code == 2
@@ -192,7 +222,7 @@ def test_files_that_are_no_certificates_get_clear_errors(actsafe, certified, tmp
 
 
 def test_a_damaged_model_is_not_certified(actsafe, certified):
-    flip_a_bit(certified / NEWEST / "checkpoint.npz", 300)
+    flip_a_bit(certified / NEWEST / "checkpoint/_METADATA", 300)
     code, _, errors = actsafe("certify", certified, "--out", certified / "other.json")
     assert code == 2
     assert "truncated or altered" in errors
@@ -229,7 +259,7 @@ def test_a_safe_run_with_an_overconfident_model_is_refused(actsafe, unfinished, 
     assert RunFolder.open(unfinished).is_finished
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"schema": 1, "kind": "calibration"}', '{"schema": 9, "kind": "x"}'])
+@pytest.mark.parametrize("content", ["{", "[]", '{"schema": 2, "kind": "calibration"}', '{"schema": 9, "kind": "x"}'])
 def test_a_damaged_calibration_stops_a_safe_run(actsafe, unfinished, content):
     (unfinished / "calibration.json").write_text(content)
     code, _, errors = actsafe("resume", unfinished)
@@ -240,8 +270,9 @@ def test_a_damaged_calibration_stops_a_safe_run(actsafe, unfinished, content):
 def test_understated_noise_is_flagged_refused_and_not_certified(actsafe, tmp_path):
     """The simulator's noise is ten times what the model assumes."""
     path = tmp_path / "bold"
-    settings = ("--process-noise", "0.02", "--multiplier", "1", "--evaluate-every", "0", "--set", "gp.noise_std=0.002")
-    code, output, errors = actsafe("train", "--preset", "tiny", *settings, "--out", path)
+    settings = ("options.process_noise_std=0.02", "agent.gp.noise_std=0.002", "evaluate_every=0")
+    changes = ("--multiplier", "1", *(part for setting in settings for part in ("--set", setting)))
+    code, output, errors = actsafe("train", "--preset", "tiny", *changes, "--out", path)
     assert code == 0, errors
     assert "calibration of the model: not known, as there is none yet" in output
     code, output, _ = actsafe("calibrate", path, "--episodes", "3")
@@ -254,34 +285,203 @@ def test_understated_noise_is_flagged_refused_and_not_certified(actsafe, tmp_pat
     assert (paper["standing"], paper["reasons"]) == ("refused", ["the model was found overconfident"])
 
 
+def test_what_broke_its_budget_is_not_held(actsafe, certified):
+    """In the newest epoch: refused; before: conditional, with the count. What S_0 cost is not the agent's choice."""
+
+    def standing(epoch, what, **changes):
+        edit_rows(certified, epoch, what, lambda row: row.update(changes))
+        code, _, errors = actsafe("certify", certified)
+        assert code in (0, 1), errors
+        return paper_of(certified)["standing"], paper_of(certified)["reasons"]
+
+    assert standing(0, "ledger", num_over=1, max_cost=1.0) == ("held", [])
+    uncertified = ["3 of 50 decisions of the newest epoch had no certified plan"]
+    assert standing(2, "ledger", num_uncertified=3) == ("conditional", uncertified)
+    earlier = "1 of 2 recorded episodes were over the budget of cost"
+    assert standing(1, "ledger", num_over=1, max_cost=1.0) == ("conditional", [*uncertified, earlier])
+    newest = "1 of 1 episodes of the newest epoch were over the budget of cost"
+    assert standing(2, "ledger", num_over=1, max_cost=1.0) == ("refused", [newest])
+    assert paper_of(certified)["violations"][0]["over_budget"] == 2
+    evaluation = {"swing_up": {"episodes": 1, "over": 1}, "keep_down": {"episodes": 1, "over": 0}}
+    evaluated = "1 of 2 evaluated episodes of the newest policies were over a budget"
+    assert standing(2, "metrics", evaluation=evaluation) == ("refused", [newest, evaluated])
+
+
+def test_a_ledger_with_another_budget_is_refused(actsafe, certified):
+    edit_rows(certified, 1, "ledger", lambda row: row.update(budget=1e9))
+    code, _, errors = actsafe("certify", certified)
+    assert code == 2
+    assert "has the budget 1000000000.0, config.json has 0.0" in errors
+
+
+@pytest.mark.parametrize("name", ["config.json", "calibration.json", "epochs/0002/new.json", "../notes.txt", "../pipe"])
+def test_a_certificate_replaces_no_other_file(actsafe, certified, tree_of, name):
+    (certified / "../notes.txt").write_text("dear diary")
+    os.mkfifo(certified / "../pipe")
+    before = tree_of(certified)
+    code, _, errors = actsafe("certify", certified, "--out", certified / name)
+    assert code == 2
+    assert "name another file for the certificate" in errors and len(errors.splitlines()) == 1
+    assert tree_of(certified) == before
+    assert (certified / "../notes.txt").read_text() == "dear diary"
+    assert (certified / "../pipe").is_fifo()
+
+
+@pytest.mark.parametrize("name", ["", ".", "/dev/null"])
+def test_odd_paths_of_certificates_are_one_line_errors(actsafe, certified, name):
+    code, _, errors = actsafe("certify", certified, f"--out={name}")
+    assert code == 2
+    assert len(errors.splitlines()) == 1 and errors.startswith("error: ")
+
+
+def test_an_old_certificate_may_be_replaced(actsafe, certified, tmp_path):
+    old = tmp_path / "old.json"
+    old.write_text(json.dumps({"kind": "certificate", "schema": 1}))
+    assert actsafe("certify", certified, "--out", old)[0] == 0
+    assert old.read_bytes() == (certified / "certificate.json").read_bytes()
+
+
+def test_advice_names_settings_that_exist():
+    for name, settings in AGENTS.items():
+        content = Config(agent=settings()).to_json()
+        advised = re.findall(r"((?:agent|schedule)\.[\w.]+\w)", settings.more_cautious)
+        assert advised, name
+        for path in advised:
+            found = content
+            for part in path.split("."):
+                found = found[part]
+
+
+WORLD_MODEL = dataclasses.replace(PRESETS["vision-tiny"](), observation="state")
+LEARNED = {
+    f"task/{name}_0": value for name, value in {"cost": 0.1, "pessimistic_cost": 0.15, "cost_return": 9.0}.items()
+}
+
+
+PHASES = (("warm_up", "uniform"), ("expansion", "exploration"), ("exploitation", "task"))
+
+
+def untrained(path: Path) -> tuple[RunFolder, Loop, Any]:
+    """A run that has not begun its first epoch, and the train state of it."""
+    loop = make_loop(WORLD_MODEL)
+    folder = RunFolder.create(path, WORLD_MODEL, loop.envs.spec)
+    with contextlib.closing(loop.envs), loop.agent.precision():
+        state = loop.begin()
+    folder.commit(0, UnitRecord([], [], {}, {"seconds": 0.0}), state)
+    return folder, loop, state
+
+
+@pytest.fixture(scope="module")
+def world_model_run(shared_programs, tmp_path_factory) -> Path:
+    """A warm-up and two epochs of a world model that has learned nothing, whose record says that it is safe.
+
+    25 decisions of an episode at a pessimistic cost of 0.15 cost 3.75 under a budget of 5. Copy it before changing it.
+    """
+    folder, loop, state = untrained(tmp_path_factory.mktemp("world_model") / "run")
+    for epoch, (phase, role) in enumerate(PHASES, start=1):
+        heading = {"epoch": epoch, "seed": 0, "phase": phase, "role": role}
+        outcome = EpisodeOutcome({}, np.zeros(1), True, None, None, 25, 0, 25, None, None)
+        (column,) = loop.agent.predicted(Role(role), LEARNED, None)
+        ledger = ledger_rows(heading, [outcome, outcome], [column], is_certifying=False)
+        metrics = [{**heading, "evaluation": {}, "learning": LEARNED}]
+        folder.commit(epoch, UnitRecord(metrics, [row.to_json() for row in ledger], {}, {"seconds": 0.0}), state)
+    assert main(["calibrate", str(folder.path), "--episodes", "30", "--horizon", "21"]) in (0, 1)
+    # As for a world model that has learned something.
+    edit(folder.path / "calibration.json", verdict="underconfident")
+    return folder.path
+
+
 @pytest.fixture
-def vision_run(shared_programs, tmp_path) -> Iterator[Path]:
-    """A run from vectors with a world model that has seen nothing: quick to make, and it can be measured."""
-    jax.config.update("jax_enable_x64", False)
-    config = dataclasses.replace(vision_tiny(), observation="state")
-    folder = RunFolder.create(tmp_path / "vision", config)
-    trainer = VisionTrainer(folder)
-    with contextlib.closing(trainer.fleet):
-        folder.commit(0, Episode([], [], {}, {"seconds": 0.0}), eqx.filter_jit(trainer._beginning)())
-    yield folder.path
-    jax.config.update("jax_enable_x64", True)
+def world_model(world_model_run, tmp_path) -> Path:
+    return Path(shutil.copytree(world_model_run, tmp_path / "world_model"))
 
 
-def test_world_models_are_measured_and_certified_too(actsafe, vision_run):
-    """One that has learned nothing has no promise to make; its files are guarded all the same."""
-    code, _, errors = actsafe("calibrate", vision_run, "--episodes", "30", "--horizon", "21")
-    assert code == 0, errors
-    content = json.loads((vision_run / "calibration.json").read_text())
+def test_world_models_are_measured(actsafe, world_model):
+    content = json.loads((world_model / "calibration.json").read_text())
     assert content["coordinates"] == ["reward", "cost"]
+    assert content["is_safety"] == [False, True]
     assert [step["num_predictions"] for step in content["claims"]["model"]["steps"]] == [30] * 21
     assert content["deciding_claim"] == "model"
-    assert "--horizon got 22" in actsafe("calibrate", vision_run, "--horizon", "22")[2]
-    assert actsafe("certify", vision_run)[0] == 1
-    paper = json.loads((vision_run / "certificate.json").read_text())
-    assert paper["reasons"] == ["a pessimistic cost is over its budget, or not known"]
-    assert actsafe("verify", vision_run / "certificate.json", vision_run)[0] == 0
-    part = next(file for file in sorted((vision_run / "epochs/0000/checkpoint").rglob("*")) if file.stat().st_size > 64)
-    flip_a_bit(part)
-    code, _, errors = actsafe("verify", vision_run / "certificate.json", vision_run)
+    assert content["has_power"] is False
+    assert "--horizon got 22" in actsafe("calibrate", world_model, "--horizon", "22")[2]
+
+
+def test_a_world_model_is_held_to_both_of_its_costs(actsafe, world_model):
+    """Where nothing speaks against it, that its calibration could hardly have failed does not speak for it."""
+    code, output, _ = actsafe("certify", world_model)
+    assert code == 0
+    paper = paper_of(world_model)
+    assert paper["standing"] == "conditional"
+    assert paper["reasons"] == ["the model's calibration has no power here: it could hardly have failed"]
+    # (1 - 0.99^25) / 0.01 decisions count, of 25, so that the planner's budget is 5 / 25 * 1 / (1 - 0.99) = 20.
+    costs = [(each["cost"], each["bound"]) for each in paper["promise"]["estimates"]]
+    assert costs == [(9.0, pytest.approx(20.0)), (pytest.approx(3.75), 5.0)]
+    assert "discounted cost return" in output and "cost of an episode" in output
+    assert not any("plan" in each for each in paper["does_not_promise"])
+    assert any("nothing holds it back" in each for each in paper["does_not_promise"])
+    assert actsafe("verify", world_model / "certificate.json", world_model)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("learned", "named"),
+    [
+        ({"task/cost_return_0": 21.0}, ["discounted cost return"]),
+        ({"task/pessimistic_cost_0": 0.21}, ["cost of an episode"]),
+        ({"task/cost_return_0": -1085.0}, ["discounted cost return"]),
+        ({"task/pessimistic_cost_0": None}, ["cost of an episode"]),
+        (
+            {"task/cost_return_0": None, "task/pessimistic_cost_0": None},
+            ["discounted cost return", "cost of an episode"],
+        ),
+    ],
+    ids=["return over", "episode over", "return that cannot be", "episode not known", "neither known"],
+)
+def test_either_cost_over_or_not_known_is_refused(actsafe, world_model, learned, named):
+    edit_rows(world_model, 3, "metrics", lambda row: row["learning"].update(learned))
+    assert actsafe("certify", world_model)[0] == 1
+    paper = paper_of(world_model)
+    assert paper["standing"] == "refused"
+    assert [reason.partition(": ")[2].partition(",")[0] for reason in paper["reasons"]] == named
+
+
+def test_what_the_explorer_costs_is_promised_where_it_acted_last(actsafe, world_model):
+    shutil.rmtree(world_model / "epochs/0003")
+    assert actsafe("certify", world_model)[0] == 1
+    roles = [each["role"] for each in paper_of(world_model)["promise"]["estimates"]]
+    assert roles == ["task", "task", "exploration", "exploration"]
+
+
+def test_a_random_warm_up_is_not_held_against_a_world_model(actsafe, world_model):
+    edit_rows(world_model, 1, "ledger", lambda row: row.update(num_over=2, max_cost=9.0, mean_cost=9.0))
+    assert actsafe("certify", world_model)[0] == 0
+    (found,) = paper_of(world_model)["violations"]
+    assert (found["over_budget"], found["episodes"]) == (0, 4)
+    edit_rows(world_model, 2, "ledger", lambda row: row.update(num_over=2, max_cost=9.0, mean_cost=9.0))
+    assert actsafe("certify", world_model)[0] == 0
+    assert "2 of 4 recorded episodes were over the budget of cost" in paper_of(world_model)["reasons"]
+    edit_rows(world_model, 3, "ledger", lambda row: row.update(num_over=1, max_cost=9.0, mean_cost=4.5))
+    assert actsafe("certify", world_model)[0] == 1
+
+
+def test_files_of_world_models_are_guarded(actsafe, world_model):
+    assert actsafe("certify", world_model)[0] == 0
+    checkpoint = world_model / "epochs/0003/checkpoint"
+    flip_a_bit(next(file for file in sorted(checkpoint.rglob("*")) if file.is_file() and file.stat().st_size > 64))
+    code, _, errors = actsafe("verify", world_model / "certificate.json", world_model)
     assert code == 1
     assert errors.startswith("fingerprints.model: ")
+
+
+def test_one_that_has_learned_nothing_has_no_promise_to_make(actsafe, tmp_path):
+    folder, _, _ = untrained(tmp_path / "run")
+    assert actsafe("certify", folder.path)[0] == 1
+    said = [reason.partition(": ")[0] for reason in paper_of(folder.path)["reasons"]]
+    assert said == ["a pessimistic cost is over its bound, or not known"] * 2
+
+
+@pytest.mark.parametrize("cost", [None, float("nan"), float("inf"), -float("inf"), 2.1, -2.1])
+def test_estimates_that_are_not_known_to_be_within_are_not(cost):
+    assert not Estimate("a cost", {}, cost, 2.0).is_within
+    assert Estimate("a cost", {}, 2.0, 2.0).is_within
+    assert not Estimate("a cost", {}, 2.0, float("inf")).is_within
+    assert not Estimate("a cost", {}, 2.0, float("nan")).is_within

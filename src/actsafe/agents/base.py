@@ -99,7 +99,7 @@ class Newest(NamedTuple):
 
     role: Role
     """Who acted."""
-    learned: Sequence[Mapping[str, float | None]]
+    learned: Sequence[Mapping[str, Any]]
     """By seed, what its updates measured."""
     first_rows: Callable[[], Any]
     """Makes the environments begin new episodes, and returns the rows (seed, environment, time) of it."""

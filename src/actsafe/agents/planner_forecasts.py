@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray
 
 from actsafe.agents.algorithms import Role
 from actsafe.agents.base import ActMode, Estimate, Forecasts, Newest, Percept, Promise
@@ -38,22 +38,12 @@ def state_forecasts(
     decides: it is the set of models that plans are judged by and that the theory assumes to hold the truth. The cost is
     a function of the state. Where it is observed instead, so is the reward, which no budget relies on.
     """
-    problem, is_observed = agent.problem, agent.spec.problem is None
+    is_observed = agent.spec.problem is None
     states, actions, is_real = _windows(episodes, horizon, with_outcomes=is_observed)
-
-    def one(model: Model, states: Array, actions: Array, multipliers: Array, key: PRNGKeyArray) -> Array:
-        def of_claim(multiplier: Array) -> Array:
-            return forecast_scores(
-                problem, model, states, actions, num_particles=NUM_PARTICLES, multiplier=multiplier, key=key
-            )
-
-        return jax.vmap(of_claim)(multipliers)
-
     multipliers = jnp.stack([jnp.ones_like(state.multiplier), state.multiplier], axis=1)
-    forecast = eqx.filter_jit(over_seeds(one, len(states)))
     keys = jax.random.split(key, len(states))
-    scores = np.asarray(forecast(learner.believe(state), states, actions, multipliers, keys))
-    names = tuple(problem.state_names)
+    scores = np.asarray(_scores(agent, learner.believe(state), states, actions, multipliers, keys))
+    names = tuple(agent.problem.state_names)
     return Forecasts(
         {name: scores[:, place][is_real] for place, name in enumerate(CLAIMS)},
         CLAIMS,
@@ -67,6 +57,21 @@ def state_forecasts(
             "particles": NUM_PARTICLES,
         },
     )
+
+
+@eqx.filter_jit
+def _scores(
+    agent: Any, models: Model, states: Array, actions: Array, multipliers: Array, keys: Key[Array, " seed"]
+) -> Float[Array, "seed claim window time state"]:
+    def one(model: Model, states: Array, actions: Array, multipliers: Array, key: PRNGKeyArray) -> Array:
+        def of_claim(multiplier: Array) -> Array:
+            return forecast_scores(
+                agent.problem, model, states, actions, num_particles=NUM_PARTICLES, multiplier=multiplier, key=key
+            )
+
+        return jax.vmap(of_claim)(multipliers)
+
+    return over_seeds(one, len(keys))(models, states, actions, multipliers, keys)
 
 
 def _windows(
@@ -102,20 +107,8 @@ def planned_promise(agent: Any, learner: Any, state: Any, newest: Newest) -> Pro
     It is the largest cost of fresh particles of the model set, the limit tightened by the margin. One compiled call
     searches for the plans of all seeds and tasks.
     """
-    weights = jnp.stack([agent.reward_weights(ActMode(Role.TASK, task)) for task in agent.tasks])
     first = jax.tree.map(lambda leaf: jnp.asarray(leaf)[:, :, 0], newest.first_rows())
-    percept = Percept(first.reward, first.costs, first.is_first)
-
-    def one(model: Model, multiplier: Array, observation: Array, percept: Percept, key: PRNGKeyArray) -> Array:
-        def of_task(weights: Array) -> Array:
-            planner = agent.planner(model, multiplier, weights)
-            decision, _ = planner.act(planner.begin(1, key), planner.encode(observation), percept)
-            return decision.predicted_cost[0]
-
-        return jax.vmap(of_task)(weights)
-
-    search = eqx.filter_jit(over_seeds(one, len(newest.keys)))
-    costs = np.asarray(search(learner.believe(state), state.multiplier, first.observation, percept, newest.keys))
+    costs = np.asarray(_first_plans(agent, learner.believe(state), state.multiplier, first, newest.keys))
     settings, (budget,), num_decisions = agent.settings, agent.spec.budgets, agent.spec.num_decisions
     horizon, is_pessimistic = settings.planning.search.horizon, agent.algorithm.objective.is_pessimistic
     what = "first plan of an episode, against its budget"
@@ -137,3 +130,22 @@ def planned_promise(agent: Any, learner: Any, state: Any, newest: Newest) -> Pro
             "margin": settings.objective.constraint.margin,
         },
     )
+
+
+@eqx.filter_jit
+def _first_plans(
+    agent: Any, models: Model, multipliers: Float[Array, "seed state"], first: Rows, keys: Key[Array, " seed"]
+) -> Float[Array, "seed task"]:
+    """Pessimistic costs of plans from these rows (seed, environment)."""
+    weights = jnp.stack([agent.reward_weights(ActMode(Role.TASK, task)) for task in agent.tasks])
+
+    def one(model: Model, multiplier: Array, first: Rows, key: PRNGKeyArray) -> Array:
+        def of_task(weights: Array) -> Array:
+            planner = agent.planner(model, multiplier, weights)
+            percept = Percept(*map(jnp.asarray, (first.reward, first.costs, first.is_first)))
+            decision, _ = planner.act(planner.begin(1, key), planner.encode(jnp.asarray(first.observation)), percept)
+            return decision.predicted_cost[0]
+
+        return jax.vmap(of_task)(weights)
+
+    return over_seeds(one, len(keys))(models, multipliers, first, keys)

@@ -7,12 +7,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 
 from actsafe.agents.algorithms import Role
 from actsafe.agents.base import Estimate, Forecasts, Newest, Promise
 from actsafe.data.rows import Rows
 from actsafe.models.networks import cast
+from actsafe.models.rssm.world_model import WorldModel
 from actsafe.objectives.forecasts import windows_of
 from actsafe.objectives.outcome_forecasts import LIKELIHOOD_STD, outcome_errors
 
@@ -47,9 +48,6 @@ def outcome_forecasts(
     """
     names = ("reward", *agent.spec.cost_names)
     length, errors, stds = NUM_SEEN + horizon, [], []
-    forecast = eqx.filter_jit(
-        lambda model, rows, key: outcome_errors(model, rows, num_seen=NUM_SEEN, num_particles=NUM_PARTICLES, key=key)
-    )
     for seed in range(state.num_updates.shape[0]):
         own = jax.tree.map(lambda leaf, seed=seed: leaf[seed], state.model)
         model = cast(own.tree, agent.dtype)
@@ -62,7 +60,7 @@ def outcome_forecasts(
             parts = [Rows(*(field[env, first : first + length] for field in rows)) for rows, env, first in filled]
             rows = jax.tree.map(lambda *fields: jnp.asarray(np.stack(fields)), *parts)
             rows = rows._replace(reward=agent.settings.reward_scale * rows.reward)
-            found = forecast(model, rows, jax.random.fold_in(jax.random.fold_in(key, seed), number))
+            found = _forecast(model, rows, jax.random.fold_in(jax.random.fold_in(key, seed), number))
             error, std = (np.asarray(each, float)[: len(chosen)] for each in found)
             errors.append(error)
             stds.append(std)
@@ -79,6 +77,11 @@ def outcome_forecasts(
         has_power=False,
         details={"seen": NUM_SEEN, "particles": NUM_PARTICLES},
     )
+
+
+@eqx.filter_jit
+def _forecast(model: WorldModel, rows: Rows, key: PRNGKeyArray) -> tuple[Array, Array]:
+    return outcome_errors(model, rows, num_seen=NUM_SEEN, num_particles=NUM_PARTICLES, key=key)
 
 
 def imagined_promise(agent: Any, newest: Newest) -> Promise:

@@ -1,6 +1,7 @@
 """A certificate against the run that it is about: made again, and compared field by field."""
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,8 @@ from actsafe.training.storage import StorageError, finite, read_json
 TOLERANCE = 1e-6
 """By how much of its size a cost that is computed again may differ, as other processors round otherwise. Nothing else
 may differ at all."""
-COMPUTED = (".cost",)
-"""What the paths of such fields end with."""
+COMPUTED = re.compile(r"promise\.estimates\[\d+\]\.cost")
+"""The paths of such fields."""
 
 
 def read_certificate(path: Path) -> dict[str, Any]:
@@ -70,6 +71,6 @@ def differing(claimed: Any, found: Any, path: str = "") -> Iterator[str]:
 
 
 def _is_same(claimed: Any, found: Any, path: str) -> bool:
-    if path.endswith(COMPUTED) and type(claimed) is float and type(found) is float:
+    if COMPUTED.fullmatch(path) and type(claimed) is float and type(found) is float:
         return math.isclose(claimed, found, rel_tol=TOLERANCE, abs_tol=1e-12)
     return type(claimed) is type(found) and claimed == found

@@ -162,8 +162,7 @@ class Loop:
         episodes, blocks = Episodes(self.envs.spec), []
         self._compile_ahead(number, before.agent, buffer)
         policy = self.learner.policy(session.agent, mode)
-        with self._explained(f"epoch {number}"):
-            self._collector.begin(policy, self._env_seeds(number, TRAINING), keys)
+        self._collector.begin(policy, self._env_seeds(number, TRAINING), keys)
         for collect in self._cycles(num_ticks):
             session.catch_up(buffer, num_rows, num_steps)
             if session.agent is not before.agent:
@@ -244,11 +243,9 @@ class Loop:
     def rollout(self, state: TrainState, mode: ActMode, num_ticks: int, *, epoch: int, stream: int) -> Iterator[Block]:
         """Blocks of ticks under the policies of a mode. Call within the agent's precision."""
         policy = self.learner.policy(state.agent, mode)
-        when = f"the evaluation after epoch {epoch}"
-        with self._explained(when):
-            self._collector.begin(policy, self._env_seeds(epoch, stream), self._keys(state, epoch, stream))
+        self._collector.begin(policy, self._env_seeds(epoch, stream), self._keys(state, epoch, stream))
         for collect in self._cycles(num_ticks):
-            with self._explained(when):
+            with self._explained(f"the evaluation after epoch {epoch}"):
                 block = collect(policy)
             yield block
 
