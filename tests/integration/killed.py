@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 
-EVENTS = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir")
+EVENTS = ("open", "os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdir")
 
 
 def kill_at(folder: str, number: int, signal_number: int = signal.SIGKILL) -> None:

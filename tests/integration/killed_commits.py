@@ -1,8 +1,9 @@
-"""Commit three episodes to a run folder, killed at every touch of a file and resumed; prints how many there were.
+"""Commit three epochs to a run folder, killed at every touch of a file and resumed; prints how many there were.
 
     python killed_commits.py FOLDER
 
-JAX is imported but never computes before a fork, so that forking is sound.
+JAX is imported but never computes before a fork, so that forking is sound. A checkpoint is one file here: whatever
+Orbax writes is in the same folder, which has no name before it is whole.
 """
 
 import hashlib
@@ -15,20 +16,34 @@ from pathlib import Path
 import numpy as np
 from killed import kill_at
 
+from actsafe.envs.spec import EnvSpec
+from actsafe.evidence.ledger import LedgerRow
+from actsafe.training import run
 from actsafe.training.presets import tiny
-from actsafe.training.run import Episode, RunFolder
+from actsafe.training.run import RunFolder, UnitRecord
+from actsafe.training.storage import write_new
 
-NUM_EPISODES = 3
+NUM_EPOCHS = 3
+SPEC = EnvSpec("pendulum", (2,), 1, ("cost",), (0.0,), 50)
+
+
+def write_arrays(path: Path, tree: dict[str, np.ndarray]) -> None:
+    path.mkdir()
+    write_new(path / "weights", tree["weights"].tobytes())
+
+
+run.write_arrays = write_arrays
 
 
 def work(path: Path) -> None:
     """Do what is left: create the folder, commit the episodes that are missing."""
-    folder = RunFolder.open(path) if (path / "config.json").is_file() else RunFolder.create(path, tiny())
+    folder = RunFolder.open(path) if (path / "config.json").is_file() else RunFolder.create(path, tiny(), SPEC)
     folder.refresh()
-    for number in range(folder.num_committed, NUM_EPISODES):
-        rows = [{"episode": number, "seed": 0, "value": number / 3}]
-        state = {"weights": np.arange(1000.0) * number}
-        folder.commit(number, Episode(rows, rows, {"states": np.ones((1, 5)) * number}, {"seconds": 1.0}), state)
+    for number in range(folder.num_committed, NUM_EPOCHS):
+        metrics = [{"epoch": number, "seed": 0, "value": number / 3}]
+        ledger = [LedgerRow(number, 0, "expansion", "exploration", "cost", 0.0, 1, 0, 0.0, 0.0, None, None).to_json()]
+        record = UnitRecord(metrics, ledger, {"states": np.ones((1, 5)) * number}, {"seconds": 1.0})
+        folder.commit(number, record, {"weights": np.arange(1000.0) * number})
 
 
 def in_child(path: Path, number: int | None) -> int:
@@ -60,8 +75,8 @@ def main() -> None:
             break
         assert code == -signal.SIGKILL, code
         if (path / "config.json").is_file():
-            episodes = [row["episode"] for row in RunFolder.open(path).rows("ledger")]
-            assert episodes == list(range(len(episodes))), (number, episodes)
+            epochs = [row["epoch"] for row in RunFolder.open(path).rows("ledger")]
+            assert epochs == list(range(len(epochs))), (number, epochs)
         assert in_child(path, None) == 0, number
         assert content(path) == expected, (number, content(path).keys() ^ expected.keys())
     print(number - 1)

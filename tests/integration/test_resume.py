@@ -3,7 +3,6 @@
 import itertools
 import json
 import random
-import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from actsafe.cli import progress
-from actsafe.training.presets import tiny
 from actsafe.training.results import entries
 from actsafe.training.run import RunFolder
 
@@ -30,8 +28,8 @@ def test_killed_runs_resume_to_the_same_bits(start, tiny_run, tmp_path, assert_s
     """Killed at random touches of its files, then by the clock, until it is done."""
     randomness = random.Random(2)
     path = tmp_path / "run"
-    # In the commit of the first planned episode, while the run is taken up again, and in a further commit.
-    killed_at = [randomness.randint(36, 53), randomness.randint(3, 15), randomness.randint(14, 34)]
+    # In the commit of the first planned epoch, while the run is taken up again, and in that commit once more.
+    killed_at = [randomness.randint(125, 165), randomness.randint(3, 60), randomness.randint(75, 110)]
     for touch in killed_at:
         begin = ("resume", path) if (path / "config.json").exists() else ("train", "--preset", "tiny", "--out", path)
         process = start("SIGKILL", path, touch, *begin, program=(str(HERE / "killed.py"),))
@@ -55,25 +53,25 @@ def test_killed_runs_resume_to_the_same_bits(start, tiny_run, tmp_path, assert_s
 
 def assert_ledger_is_complete(path: Path) -> None:
     config = json.loads((path / "config.json").read_text())["config"]
-    episodes = range(1 + config["schedule"]["num_expansion"] + config["schedule"]["num_exploitation"])
+    epochs = range(1 + config["schedule"]["expansion"] + config["schedule"]["exploitation"])
     for name in ("metrics.jsonl", "ledger.jsonl"):
         rows = [json.loads(line) for line in (path / name).read_text().splitlines()]
-        assert [(row["episode"], row["seed"]) for row in rows] == list(itertools.product(episodes, config["seeds"]))
+        assert [(row["epoch"], row["seed"]) for row in rows] == list(itertools.product(epochs, config["seeds"]))
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_request_to_stop_is_met_cleanly(
     actsafe, unfinished, tiny_run, tree_of, assert_same_run, monkeypatch, number, code
 ):
-    before = tree_of(unfinished / "episodes")
+    before = tree_of(unfinished / "epochs")
     with monkeypatch.context() as patch:
         # In this thread: one sent to the process may reach another first, and this one too late.
-        patch.setattr(progress._Lines, "decisions", lambda self, count: signal.raise_signal(number))
+        patch.setattr(progress._Lines, "steps", lambda self, count: signal.raise_signal(number))
         got, _, errors = actsafe("resume", unfinished)
     assert got == code
-    assert "1 of 2 episodes are kept" in errors
+    assert "1 of 2 epochs are kept" in errors
     assert f"actsafe resume {unfinished}" in errors
-    assert tree_of(unfinished / "episodes") == before
+    assert tree_of(unfinished / "epochs") == before
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL, "the handlers are put back"
 
     assert actsafe("resume", unfinished)[0] == 0
@@ -82,7 +80,7 @@ def test_a_request_to_stop_is_met_cleanly(
 
 def test_sigterm_ends_a_process_with_its_code(start, unfinished):
     """As a scheduler sees it."""
-    process = start("SIGTERM", unfinished, 6, "resume", unfinished, program=(str(HERE / "killed.py"),))
+    process = start("SIGTERM", unfinished, 40, "resume", unfinished, program=(str(HERE / "killed.py"),))
     _, errors = process.communicate(timeout=600)
     assert process.returncode == 143
     assert f"Go on with: actsafe resume {unfinished}" in errors
@@ -104,7 +102,7 @@ def test_a_run_resumed_elsewhere_names_both_machines(actsafe, unfinished):
 
     assert actsafe("resume", unfinished)[0] == 0
     folder = RunFolder.open(unfinished)
-    assert [session["first_episode"] for session in folder.sessions()] == [0, 2]
+    assert [session["first_epoch"] for session in folder.sessions()] == [0, 2]
     entry = entries(folder)[0]
     assert entry["machine"]["cpu"] == "a processor of another time"
     assert [machine["cpu"] for machine in entry["also_computed_on"]] == [folder.sessions()[1]["machine"]["cpu"]]
@@ -123,11 +121,11 @@ def test_a_truncated_checkpoint_falls_back_to_the_one_before(actsafe, finished, 
     truncate(finished, 2)
     assert actsafe("resume", finished)[0] == 0
     assert_same_run(finished, tiny_run)
-    assert (finished / "episodes" / "damaged-0002-1").is_dir(), "set aside, not deleted"
+    assert (finished / "epochs" / "damaged-0002-1").is_dir(), "set aside, not deleted"
 
 
 def test_an_altered_checkpoint_falls_back_to_the_one_before(actsafe, finished, tiny_run, assert_same_run):
-    path = finished / "episodes" / "0002" / "checkpoint.npz"
+    path = newest_data(finished, 2)
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(bytes(content))
@@ -153,18 +151,58 @@ def test_evaluation_with_a_damaged_checkpoint_uses_the_one_before_and_changes_no
     before = tree_of(finished)
     code, output, _ = actsafe("evaluate", finished, "--episodes", "1", "--task", "swing_up")
     assert code == 0
-    assert "after 1 of 2 episodes" in output
+    assert "after 1 of 2 epochs" in output
     assert tree_of(finished) == before
 
 
-def truncate(path: Path, episode: int) -> None:
-    file = path / "episodes" / f"{episode:04d}" / "checkpoint.npz"
+def newest_data(path: Path, epoch: int) -> Path:
+    """The largest file of an epoch's checkpoint."""
+    folder = path / "epochs" / f"{epoch:04d}" / "checkpoint"
+    return max((file for file in folder.rglob("*") if file.is_file()), key=lambda file: file.stat().st_size)
+
+
+def truncate(path: Path, epoch: int) -> None:
+    file = newest_data(path, epoch)
     file.write_bytes(file.read_bytes()[:-100])
 
 
-def test_a_start_that_was_cut_off_does_not_block_the_folder(tmp_path):
-    path = tmp_path / "run"
-    path.mkdir()
-    (path / ".config.json.0123456789ab").write_text("{")
-    assert RunFolder.create(path, tiny()).num_committed == 0
-    shutil.rmtree(path)
+def test_a_newest_epoch_without_its_metrics_is_computed_again(actsafe, finished, tiny_run, assert_same_run):
+    """Once it was computed and could not be written, again and again."""
+    (finished / "epochs" / "0002" / "metrics.json").unlink()
+    assert actsafe("resume", finished)[0] == 0
+    assert_same_run(finished, tiny_run)
+    assert (finished / "epochs" / "damaged-0002-1").is_dir()
+
+
+def test_resume_leaves_alone_what_a_link_leads_to(actsafe, finished, tmp_path, tree_of):
+    home = tmp_path / "home"
+    (finished / "epochs").rename(home)
+    (home / ".ssh").mkdir()
+    (finished / "epochs").symlink_to(home)
+    before = tree_of(tmp_path)
+    code, _, errors = actsafe("resume", finished)
+    assert code == 2
+    assert "is a link" in errors
+    assert tree_of(tmp_path) == before
+
+
+def test_a_run_of_an_older_actsafe_is_refused_with_a_way_to_go_on(actsafe, finished, tree_of):
+    path = finished / "config.json"
+    path.write_text(json.dumps({"schema": 1, "kind": "gp", "config": {}}))
+    before = tree_of(finished)
+    for command in ("resume", "evaluate", "report", "plot", "certify", "calibrate"):
+        code, _, errors = actsafe(command, finished)
+        assert code == 2
+        assert "was made by actsafe 0.1 (schema 1)" in errors
+        assert "go on with it in an environment that has actsafe 0.1, or train anew in another folder" in errors
+        assert tree_of(finished) == before
+
+
+def test_a_run_resumed_with_other_cores_says_so(actsafe, unfinished):
+    path = unfinished / "provenance.json"
+    sessions = json.loads(path.read_text())
+    sessions[0]["machine"]["cores"] += 1
+    path.write_text(json.dumps(sessions))
+    code, output, _ = actsafe("resume", unfinished)
+    assert code == 0
+    assert f"and {sessions[0]['machine']['cores']} in the session before" in output

@@ -3,10 +3,12 @@
 import os
 import subprocess
 import sys
+import time
 import zlib
 
 import pytest
 
+from actsafe.cli import jax_setup
 from actsafe.cli.jax_setup import STAMP, cache_folder, drop_broken
 
 WHOLE = zlib.compress(bytes(range(256)) * 40)
@@ -36,12 +38,23 @@ def test_what_is_cut_off_is_deleted(content, write, tmp_path):
     assert all(path.exists() for path in kept)
 
 
-def test_only_what_is_new_is_looked_at(write, tmp_path):
-    write(STAMP, b"", age=60.0)
-    old, new = write("old-cache", b"\x78", age=120.0), write("new-cache", b"\x78", age=30.0)
+def test_only_what_is_new_is_looked_at_and_once_a_day_all(write, tmp_path, monkeypatch):
+    noon = time.mktime((2026, 5, 5, 12, 0, 0, 0, 0, -1))
+    monkeypatch.setattr(jax_setup.time, "time", lambda: noon)
+
+    def touched(name, at):
+        path = write(name, b"\x78")
+        os.utime(path, (at, at))
+        return path
+
+    touched(STAMP, noon - 60.0)
+    old, new = touched("old-cache", noon - 120.0), touched("new-cache", noon - 30.0)
     drop_broken(tmp_path)
     assert old.exists()
     assert not new.exists()
+    monkeypatch.setattr(jax_setup.time, "time", lambda: noon + 86_400.0)
+    drop_broken(tmp_path)
+    assert not old.exists(), "damaged after it was looked at"
 
 
 PROGRAM = """
@@ -87,3 +100,16 @@ def test_the_folder_can_be_chosen_or_refused(monkeypatch, tmp_path):
     assert cache_folder() == tmp_path
     monkeypatch.setenv("ACTSAFE_CACHE", "off")
     assert cache_folder() is None
+    for name in ("ACTSAFE_CACHE", "JAX_COMPILATION_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / ".cache" / "actsafe" / "jax"
+
+
+def test_without_a_home_nothing_is_kept(monkeypatch):
+    """A user of a container may have neither HOME nor an entry in the system's list of users."""
+    for name in ("ACTSAFE_CACHE", "JAX_COMPILATION_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 2)
+    assert cache_folder() is None
+    assert jax_setup.configure() is None

@@ -47,7 +47,7 @@ class Calibrate:
             if value is not None and value < 1:
                 raise ConfigError(f"--{name} must be at least 1, got {value}")
         folders = open_runs(self.folder)
-        jax_setup.prepare(is_double=folders[0].config.agent.is_double)
+        jax_setup.prepare()
         return max(self._measure(folder, console()) for folder in folders)
 
     def _measure(self, folder: RunFolder, out: Console) -> int:

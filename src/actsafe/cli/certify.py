@@ -32,7 +32,7 @@ class Certify:
     def run(self, arguments: Sequence[str]) -> int:
         """Write the certificate, and say the most of it."""
         folder, out = RunFolder.open(self.folder), console()
-        jax_setup.prepare(is_double=folder.config.agent.is_double)
+        jax_setup.prepare()
         path, content = write_certificate(folder, self.out)
         print_certificate(content, out)
         out.print(f"written to {path}", markup=False, soft_wrap=True)

@@ -42,7 +42,7 @@ class Demo:
     def run(self, arguments: Sequence[str]) -> int:
         """Train, draw, and say what was found."""
         started = time.monotonic()
-        jax_setup.prepare(is_double=False)
+        jax_setup.prepare()
         base = new_folder(self.out, first=2) if self.fresh and self.out.exists() else self.out
         _require_demo(base)
         out = console()

@@ -72,7 +72,7 @@ class Evaluate:
         if self.size < 16:
             raise ConfigError(f"--size must be at least 16, got {self.size}")
         folders = open_runs(self.folder)
-        jax_setup.prepare(is_double=False)
+        jax_setup.prepare()
         for folder in folders:
             say_calibration(folder, is_allowed=self.uncalibrated)
             (self if len(folders) == 1 else self._of_seed(folder.config.seeds[0]))._evaluate(folder, console())

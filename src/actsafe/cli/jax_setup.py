@@ -1,4 +1,4 @@
-"""JAX as every command needs it: its precision, and compiled programs kept between commands."""
+"""JAX as every command needs it: with a device, and compiled programs kept between commands."""
 
 import os
 import secrets
@@ -14,9 +14,9 @@ from actsafe.training.errors import UserError
 VARIABLE = "ACTSAFE_CACHE"
 
 
-def prepare(*, is_double: bool = True) -> None:
-    """Make JAX ready to compute, or raise. Gaussian processes need double precision, networks must not have it."""
-    configure(is_double=is_double)
+def prepare() -> None:
+    """Make JAX ready to compute, or raise `UserError`."""
+    configure()
     try:
         jax.devices()
     except Exception as error:  # JAX raises many kinds here, AssertionError among them
@@ -26,9 +26,8 @@ def prepare(*, is_double: bool = True) -> None:
         raise UserError(f"JAX finds no device to compute on ({reason}). {fix}; `actsafe doctor` checks") from error
 
 
-def configure(*, is_double: bool = True) -> Path | None:
-    """The folder in which compiled programs are kept from now on, or None; the precision is set either way."""
-    jax.config.update("jax_enable_x64", is_double)
+def configure() -> Path | None:
+    """The folder in which compiled programs are kept from now on, or None."""
     folder = cache_folder()
     if folder is None or not is_writable(folder):
         return None
@@ -50,7 +49,9 @@ def cache_folder() -> Path | None:
         return Path(asked).expanduser().absolute()
     if JAX_VARIABLE in os.environ:
         return Path(os.environ[JAX_VARIABLE])
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "actsafe" / "jax"
+    # Not Path.home(), which raises where nobody's home is known, as in a container.
+    home = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser(os.path.join("~", ".cache")))
+    return home / "actsafe" / "jax" if home.is_absolute() else None
 
 
 JAX_VARIABLE = "JAX_COMPILATION_CACHE_DIR"
@@ -60,16 +61,17 @@ JAX_VARIABLE = "JAX_COMPILATION_CACHE_DIR"
 def drop_broken(folder: Path) -> None:
     """Delete programs of which a killed process has written a part: JAX would neither use nor replace them.
 
-    Looks at what was written since it looked last, and at nothing that is not of zlib's format.
+    Looks at what was written since it looked last, once a day at all, and at nothing that is not of zlib's format.
     """
     stamp, now = folder / STAMP, time.time()
     since = stamp.stat().st_mtime if stamp.exists() else 0.0
+    since = since if time.localtime(since)[:3] == time.localtime(now)[:3] else 0.0
     for path in folder.glob("*-cache"):
         try:
             # Clocks of file systems are coarse.
             if path.stat().st_mtime > since - 2.0 and not _is_whole(path.read_bytes()):
                 path.unlink()
-        except FileNotFoundError:
+        except OSError:
             continue
     stamp.touch()
     os.utime(stamp, (now, now))

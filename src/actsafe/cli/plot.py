@@ -39,7 +39,7 @@ class Plot:
         if not self.paths:
             raise ConfigError("got nothing to draw; expected at least one run folder: actsafe plot RUN [RUN ...]")
         require_known("format", self.kind, style.FORMATS)
-        jax_setup.prepare(is_double=False)
+        jax_setup.prepare()
         (first, *others), target = self.paths, self.out or Path("figures")
         if first.is_file():
             if others or self.seed is not None:

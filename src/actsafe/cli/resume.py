@@ -43,7 +43,7 @@ class Resume:
 
     def _go_on(self, arguments: Sequence[str]) -> int:
         folder = RunFolder.open(self.folder)
-        jax_setup.prepare(is_double=False)
+        jax_setup.prepare()
         config, done = folder.config, max(folder.num_committed - 1, 0)
         _announce(folder, f"{done} of {config.num_units} {config.unit}s are done")
         carry_on(
@@ -63,7 +63,7 @@ class Resume:
         for run in sweep.unfinished.values():
             require_calibrated(run, is_allowed=self.uncalibrated)
         stay_off_devices()
-        jax_setup.prepare(is_double=False)
+        jax_setup.prepare()
         done = len(sweep.runs) - len(sweep.unfinished)
         _announce(sweep, f"{done} of {len(sweep.runs)} seeds are done")
         return carry_on_all(sweep, jobs=self.jobs, log=self.log, is_uncalibrated_allowed=self.uncalibrated)

@@ -106,7 +106,7 @@ class Train:
         require_jobs(self.jobs)
         if len(configs) > 1:
             stay_off_devices()
-        jax_setup.prepare(is_double=False)
+        jax_setup.prepare()
         path = self.out or new_folder(Path("runs") / f"{config.subject}-{config.algorithm}")
         try:
             code = (

@@ -11,8 +11,6 @@ from tyro.conf import Positional, arg
 from actsafe.cli import jax_setup
 from actsafe.cli.working import console
 from actsafe.evidence.verify import differences, read_certificate
-from actsafe.training.run import RunFolder
-from actsafe.training.storage import StorageError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,18 +28,10 @@ class Verify:
     def run(self, arguments: Sequence[str]) -> int:
         """Say whether they agree, and else where not."""
         claimed = read_certificate(self.certificate)
-        jax_setup.prepare(is_double=_is_double(self.folder))
+        jax_setup.prepare()
         found = differences(claimed, self.folder)
         for line in found:
             print(line, file=sys.stderr)
         verdict = f"{len(found)} field(s) differ" if found else f"verified: {claimed['standing']}"
         console().print(f"{self.certificate} against {self.folder}: {verdict}", markup=False, soft_wrap=True)
         return int(bool(found))
-
-
-def _is_double(path: Path) -> bool:
-    """The precision of the run, or any where its settings cannot be read: then nothing is computed."""
-    try:
-        return RunFolder.open(path).config.agent.is_double
-    except StorageError:
-        return True

@@ -28,7 +28,7 @@ def reproduce(asked: Any, arguments: Sequence[str]) -> int:
     target = asked.results or base / "results.json"
     configs = {name: _configs(asked, name) for name in dict.fromkeys(algorithms)}
     stay_off_devices()
-    jax_setup.prepare(is_double=False)
+    jax_setup.prepare()
     command = provenance.command_line(arguments)
     sweeps = [_open_or_create(base / name, of_seeds, command) for name, of_seeds in configs.items()]
     if target.exists():

@@ -162,7 +162,8 @@ class Loop:
         episodes, blocks = Episodes(self.envs.spec), []
         self._compile_ahead(number, before.agent, buffer)
         policy = self.learner.policy(session.agent, mode)
-        self._collector.begin(policy, self._env_seeds(number, TRAINING), keys)
+        with self._explained(f"epoch {number}"):
+            self._collector.begin(policy, self._env_seeds(number, TRAINING), keys)
         for collect in self._cycles(num_ticks):
             session.catch_up(buffer, num_rows, num_steps)
             if session.agent is not before.agent:
@@ -243,9 +244,11 @@ class Loop:
     def rollout(self, state: TrainState, mode: ActMode, num_ticks: int, *, epoch: int, stream: int) -> Iterator[Block]:
         """Blocks of ticks under the policies of a mode. Call within the agent's precision."""
         policy = self.learner.policy(state.agent, mode)
-        self._collector.begin(policy, self._env_seeds(epoch, stream), self._keys(state, epoch, stream))
+        when = f"the evaluation after epoch {epoch}"
+        with self._explained(when):
+            self._collector.begin(policy, self._env_seeds(epoch, stream), self._keys(state, epoch, stream))
         for collect in self._cycles(num_ticks):
-            with self._explained(f"the evaluation after epoch {epoch}"):
+            with self._explained(when):
                 block = collect(policy)
             yield block
 
