@@ -462,3 +462,28 @@ def test_a_mark_of_a_process_that_has_ended_does_not_block(run, monkeypatch, hol
         with pytest.raises(StorageError, match="another process"), locked(run.path / "config.json"):
             pass
     assert mark.exists()
+
+
+# What Orbax says of a checkpoint that is not one is no traceback, and the one before is used.
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("name", ["_METADATA", "manifest.ocdbt", "_CHECKPOINT_METADATA"])
+def test_a_checkpoint_that_orbax_cannot_read_falls_back_whatever_its_checksum(run, name):
+    folder = run.path / "epochs" / "0002"
+    path, manifest = folder / "checkpoint" / name, folder / MANIFEST
+    path.write_text("{}")
+    content = json.loads(manifest.read_text())
+    content["sha256"][f"checkpoint/{name}"] = file_sha256(path)
+    manifest.write_text(json.dumps(content))
+    number, state = run.restore(LIKE)
+    np.testing.assert_array_equal(state["weights"], np.arange(50.0) * number)
+    if name != "_CHECKPOINT_METADATA":
+        assert number == 1
+
+
+def test_rows_that_are_something_else_are_refused(run):
+    with pytest.raises(StorageError, match="no checksums of rows"):
+        run.read_part(2, "rows", LIKE)
+    with pytest.raises(StorageError, match=r"nothing for \['other'\]|for \['weights'\], expected nothing"):
+        run.read_part(2, "checkpoint", {"other": np.zeros(50)})
