@@ -37,8 +37,9 @@ folder=${2:-runs/vision-results}/$which
 actsafe=${ACTSAFE:-actsafe}
 # The runs whose results are kept were made before handing over was checked and, but for cartpole-state-unwound and -whole,
 # before critics were bounded by recorded rewards, which nothing turns off: where a critic ran away a run comes out otherwise.
-short=(steps_per_epoch=20000 schedule.total=1000000 evaluate_every=50 updates_per_1000_steps="${UPDATES:-100}"
-    is_handover_checked=false)
+# An episode of ten environments has 10,000 steps: an epoch is 20,000, a run a million.
+short=(schedule.episodes_per_epoch=2 evaluate_every=50 agent.updates_per_1000_steps="${UPDATES:-100}"
+    agent.is_handover_checked=false)
 read -ra algorithms <<< "${ALGORITHMS:-actsafe}"
 read -ra seeds <<< "${SEEDS:-0}"
 
@@ -48,16 +49,20 @@ reproduce() { # EXPERIMENT SETTING...
         --results "$folder/$1.json" --set "${short[@]}" "${@:2}"
 }
 
-goto_goal=(agent.is_budget_released=true schedule.warm_up=40000 schedule.expansion=100000 replay_capacity=100000)
-slow=(agent.is_budget_released=true schedule.warm_up=20000 schedule.expansion=600000 replay_capacity=200000)
-bold=(schedule.expansion=700000 agent.uncertainty.pessimism=5)
-steady=(schedule.warm_up=20000 agent.is_budget_released=true agent.uncertainty.pessimism=20 agent.recent_rows=10000
+goto_goal=(agent.is_budget_released=true schedule.warm_up=4 schedule.expansion=6
+    schedule.exploitation=90 agent.replay_capacity=100000)
+slow=(agent.is_budget_released=true schedule.warm_up=2 schedule.expansion=58 schedule.exploitation=40
+    agent.replay_capacity=200000)
+bold=(schedule.expansion=68 schedule.exploitation=30 agent.uncertainty.pessimism=5)
+steady=(schedule.warm_up=2 agent.is_budget_released=true agent.uncertainty.pessimism=20 agent.recent_rows=10000
     agent.step.barrier.recovery_step=1.0)
-careful=(schedule.warm_up=40000 schedule.expansion=600000 agent.uncertainty.pessimism=5 agent.recent_rows=10000
+careful=(schedule.warm_up=4 schedule.expansion=56 schedule.exploitation=40
+    agent.uncertainty.pessimism=5 agent.recent_rows=10000
     agent.step.barrier.recovery_step=1.0 agent.step.barrier.initial_weight=2.0 agent.actor_critic.critic_rate=3.2e-4)
 unwound=(agent.actor_critic.critic_rate=8e-5 agent.actor_critic.safety_critic_rate=3.2e-4
-    agent.actor_critic.saturation_penalty=0.1 is_handover_checked=true decisions_per_cycle=501)
-state=(observation=state schedule.expansion=200000 schedule.total=400000 updates_per_1000_steps="${UPDATES:-30}"
+    agent.actor_critic.saturation_penalty=0.1 agent.is_handover_checked=true agent.decisions_per_cycle=501)
+state=(observation=state schedule.expansion=18 schedule.exploitation=20
+    agent.updates_per_1000_steps="${UPDATES:-30}"
     agent.precision=float32 agent.batch_size=8 agent.sequence_length=16 agent.model_rate=6e-4
     agent.model.deterministic=48 agent.model.stochastic=12 agent.model.hidden=48
     agent.model.head_width=64 agent.model.head_depth=2
@@ -65,8 +70,8 @@ state=(observation=state schedule.expansion=200000 schedule.total=400000 updates
     agent.actor_critic.critic_width=64 agent.actor_critic.critic_depth=2 agent.actor_critic.critic_rate=2e-4)
 loose=("${steady[@]}" "${state[@]}" agent.is_budget_released=false)
 state_unwound=(agent.step.barrier.initial_weight=2.0 agent.actor_critic.safety_critic_rate=8e-4
-    agent.actor_critic.saturation_penalty=0.1 is_handover_checked=true)
-short_replay=(schedule.warm_up=20000 replay_capacity=60000)
+    agent.actor_critic.saturation_penalty=0.1 agent.is_handover_checked=true)
+short_replay=(schedule.warm_up=2 agent.replay_capacity=60000)
 case $which in
 goto-goal) reproduce point-goto-goal "${goto_goal[@]}" ;;
 goto-goal-wary) reproduce point-goto-goal "${goto_goal[@]}" agent.uncertainty.pessimism=0.7 ;;
@@ -80,7 +85,7 @@ cartpole-unwound) reproduce cartpole-swingup-sparse "${careful[@]}" "${unwound[@
 cartpole-state) reproduce cartpole-swingup-sparse "${steady[@]}" "${state[@]}" ;;
 cartpole-state-loose) reproduce cartpole-swingup-sparse "${loose[@]}" ;;
 cartpole-state-unwound) reproduce cartpole-swingup-sparse "${loose[@]}" "${state_unwound[@]}" ;;
-cartpole-state-whole) reproduce cartpole-swingup-sparse "${loose[@]}" "${state_unwound[@]}" decisions_per_cycle=501 ;;
+cartpole-state-whole) reproduce cartpole-swingup-sparse "${loose[@]}" "${state_unwound[@]}" agent.decisions_per_cycle=501 ;;
 cartpole-state-recent)
     reproduce cartpole-swingup-sparse "${loose[@]}" agent.step.barrier.recovery_step=0.01
     ;;

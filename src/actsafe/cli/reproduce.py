@@ -1,25 +1,32 @@
 """`actsafe reproduce`."""
 
 import dataclasses
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from rich.console import Console
+from rich.table import Table
 from tyro.conf import Positional, UseAppendAction, arg
 
-from actsafe.agents.recipes import RECIPES, VISION_RECIPES
-from actsafe.cli import gp_tables, jax_setup, pictures, vision_reproduce
-from actsafe.cli.options import Flag
-from actsafe.cli.sweep import Jobs
-from actsafe.cli.train import ALL_PRESETS
+from actsafe.agents.algorithms import ALGORITHMS, label
+from actsafe.agents.gp import GPAgentSettings
+from actsafe.cli import jax_setup
+from actsafe.cli.options import Flag, Jobs, Whole, given
+from actsafe.cli.plot import write_all
+from actsafe.cli.sweep import carry_on_all, new_sweep, require_jobs, stay_off_devices
+from actsafe.cli.tables import plain_table
+from actsafe.cli.train import Train
 from actsafe.cli.working import carry_on, console
+from actsafe.figures import figures_of_runs
 from actsafe.training import provenance, results
-from actsafe.training.config import Config, ConfigError, require_known
-from actsafe.training.presets import PRESETS, demo
+from actsafe.training.config import Config
+from actsafe.training.presets import PRESETS
 from actsafe.training.reference import reference_returns
 from actsafe.training.run import RunFolder
-from actsafe.training.vision_presets import VISION_PRESETS
+from actsafe.training.runner import Trainer, start
+from actsafe.training.settings import ConfigError, require_known
+from actsafe.training.sweep import SweepFolder, is_sweep
 
 REFERENCE_EPISODES = 20
 """Single returns of the planner differ by tens: a median over a few would not be a mark to measure against."""
@@ -27,121 +34,179 @@ REFERENCE_EPISODES = 20
 
 @dataclasses.dataclass(frozen=True)
 class Reproduce:
-    """Run an experiment of the paper: every algorithm, every seed, one results file.
+    """Run an experiment: a preset, every algorithm that its agent can have, every seed; one results file.
 
-    The seeds of an algorithm are computed side by side, from state in one program, from pixels in a process each. What
+    The seeds of an algorithm are computed side by side, in one program where that can be, else in a process each. What
     is finished in the folder is not computed again, what was stopped there goes on.
     """
 
     experiment: Annotated[Positional[str], arg(metavar="EXPERIMENT")]
-    """gp-pendulum, gp-cartpole or authors-pendulum; or a preset from pixels, such as point-goto-goal."""
-    algorithms: Annotated[
-        tuple[str, ...] | None, arg(metavar="NAME [NAME ...]", help_behavior_hint="(default: all)")
-    ] = None
-    """Rows of the table of algorithms."""
-    seeds: Annotated[
-        tuple[int, ...] | None, arg(metavar="N [N ...]", help_behavior_hint="(default: the experiment's)")
-    ] = None
-    """Independent repetitions, computed side by side."""
+    """A preset: gp-pendulum, gp-cartpole and authors-pendulum are the paper's from state, point-goto-goal and the like
+    those from pixels; `actsafe train --help` lists all."""
+    algorithms: Annotated[tuple[str, ...] | None, given("NAME [NAME ...]", "all")] = None
+    """Rows of the table of algorithms, or module:NAME of rows of your own."""
+    seeds: Annotated[tuple[Whole, ...] | None, given("N [N ...]", "the preset's")] = None
+    """Independent repetitions."""
     quick: Flag = False
     """A planner and a model of the demo's size, and fewer evaluations: for a CPU. The numbers will be worse."""
     changes: Annotated[
         tuple[tuple[str, ...], ...], UseAppendAction, arg(name="set", metavar="KEY.PATH=VALUE [...]")
     ] = ()
-    """From pixels, any entry of the settings, as for `actsafe train`."""
+    """Any entry of the settings, as for `actsafe train`."""
     jobs: Jobs = None
-    """From pixels, how many of several seeds run at once."""
-    out: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="(default: runs/EXPERIMENT)")] = None
+    """How many of several processes run at once."""
+    out: Annotated[Path | None, given("FOLDER", "runs/EXPERIMENT")] = None
     """A folder with one run per algorithm."""
-    results: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="(default: FOLDER/results.json)")] = None
+    results: Annotated[Path | None, given("FILE", "FOLDER/results.json")] = None
     """The results file; entries of the same algorithm and seed are replaced, others stay."""
 
     def run(self, arguments: Sequence[str]) -> int:
         """Train what is missing, write the results file and the figures."""
-        require_known("experiment", self.experiment, ALL_PRESETS)
-        if self.algorithms is not None and not self.algorithms:
-            raise ConfigError(f"--algorithms got nothing; expected some of {', '.join({**RECIPES, **VISION_RECIPES})}")
-        if self.experiment in VISION_PRESETS:
-            return vision_reproduce.reproduce(self, arguments)
-        if self.changes or self.jobs is not None:
-            raise ConfigError("--set and --jobs do not apply from state; expected them with an experiment from pixels")
-        algorithms = tuple(RECIPES) if self.algorithms is None else self.algorithms
+        require_jobs(self.jobs)
+        configs = self.configs()
         base = self.out or Path("runs") / (self.experiment + ("-quick" if self.quick else ""))
         target = self.results or base / "results.json"
-        configs = [self._config(algorithm) for algorithm in dict.fromkeys(algorithms)]
-        folders = [_open_or_create(base / config.algorithm, config) for config in configs]
+        paths = {base / re.sub(r"[^\w.-]+", "-", config.algorithm): config for config in configs}
+        for path, config in paths.items():
+            _require_same(path, config)
         if target.exists():
             results.read(target)
-        jax_setup.prepare()
-
+        if any(map(_has_processes, configs)):
+            stay_off_devices()
+        jax_setup.prepare(is_double=False)
         out, command = console(), provenance.command_line(arguments)
-        width = max(len(config.algorithm) for config in configs)
-        for folder in folders:
-            if not folder.is_finished:
-                carry_on(folder, arguments, label=folder.config.algorithm.ljust(width), to_go_on=command)
-            results.merge(target, results.entries(folder), command=command, kind=results.GP)
-        out.print("planning with the true dynamics, for reference")
+        code, folders, content = 0, [], {}
+        for path, config in paths.items():
+            own, failed = self._trained(path, config, arguments, command)
+            code, folders = max(code, failed), [*folders, *own]
+            content = results.merge(target, [run for each in own for run in results.entries(each)], command=command)
         reference = reference_returns(configs[0], REFERENCE_EPISODES)
-        content = results.merge(target, [], command=command, kind=results.GP, reference=reference)
+        if reference is not None:
+            content = results.merge(target, [], command=command, reference=reference)
         out.print()
-        out.print(gp_tables.algorithm_table(content["summary"]))
-        for rule, found in reference.get("swing_up", {}).items():
+        out.print(algorithm_table(content["summary"], content["runs"][0]["task"]))
+        for task, by_rule in (reference or {}).get("tasks", {}).items():
+            for rule, found in by_rule.items():
+                paid = f"return {found['median_return']:.4g}, cost {max(found['costs']):.3g}"
+                out.print(f"planning with the true dynamics, {task}, {rule}: {paid}", markup=False)
+        mixed = [name for name, found in content["summary"].items() if found["different_settings"] > 1]
+        if mixed:
             out.print(
-                f"true dynamics, {rule}: swing-up return {found['median_return']:.0f}, cost {max(found['costs']):.3g}"
+                f"warning: runs of {', '.join(mixed)} in the results file were made with different settings",
+                style="yellow",
             )
-        _warn_of_mixed_settings(content["summary"], out)
         out.print(f"results  {target}", markup=False, soft_wrap=True)
-        for path in _draw(folders, base / "figures", reference):
+        begun = [folder for folder in folders if folder.num_committed > 1]
+        for path in write_all(figures_of_runs(begun, reference=reference), base / "figures") if begun else ():
             out.print(f"picture  {path}", markup=False, soft_wrap=True)
-        return 0
+        return code
 
-    def _config(self, algorithm: str) -> Config:
-        config = PRESETS[self.experiment]()
-        if self.quick:
-            small = demo()
-            search = dataclasses.replace(small.planning.search, horizon=config.planning.search.horizon)
-            config = dataclasses.replace(
-                config,
-                evaluate_every=small.evaluate_every,
-                capacity_step=small.capacity_step,
-                gp=small.gp,
-                planning=dataclasses.replace(small.planning, search=search),
-                objective=dataclasses.replace(config.objective, num_particles=small.objective.num_particles),
+    def configs(self) -> list[Config]:
+        """The settings of every algorithm's runs."""
+        require_known("preset", self.experiment, PRESETS)
+        if self.quick and self.changes:
+            raise ConfigError("got --quick and --set; expected one of them: --quick would undo what --set asks for")
+        config = Train(preset=self.experiment, seeds=self.seeds, changes=self.changes).config()
+        config = quick(config) if self.quick else config
+        names = [name for name, row in ALGORITHMS.items() if row.takes(config.agent.kind)]
+        chosen = names if self.algorithms is None else self.algorithms
+        return [dataclasses.replace(config, algorithm=name) for name in dict.fromkeys(chosen)]
+
+    def _trained(
+        self, path: Path, config: Config, arguments: Sequence[str], command: str
+    ) -> tuple[list[RunFolder], int]:
+        """The runs of an algorithm, carried to their end, and the exit code."""
+        if _has_processes(config):
+            configs = [dataclasses.replace(config, seeds=(seed,)) for seed in config.seeds]
+            sweep = SweepFolder.open(path) if is_sweep(path) else new_sweep(path, configs, command)
+            if sweep.is_finished:
+                return list(sweep.runs.values()), 0
+            console().print(f"training {config.algorithm} on {config.env}, seeds {sweep.listed}", markup=False)
+            return list(sweep.runs.values()), carry_on_all(sweep, jobs=self.jobs, log=())
+        folder = RunFolder.open(path) if (path / "config.json").is_file() else None
+        if folder is None or not folder.is_finished:
+            trainer = start(path, config) if folder is None else Trainer(folder)
+            carry_on(trainer, arguments, label=config.algorithm, to_go_on=command)
+            folder = trainer.folder
+        return [folder], 0
+
+
+def quick(config: Config) -> Config:
+    """The same experiment with the planner and the model of the demo, and as few evaluations, or `ConfigError`."""
+    small, agent = PRESETS["demo"](), config.agent
+    if not isinstance(agent, GPAgentSettings) or not isinstance(small.agent, GPAgentSettings):
+        raise ConfigError("--quick does not apply to an agent that does not plan; expected --set with smaller settings")
+    search = dataclasses.replace(small.agent.planning.search, horizon=agent.planning.search.horizon)
+    agent = dataclasses.replace(
+        agent,
+        capacity_step=small.agent.capacity_step,
+        gp=small.agent.gp,
+        planning=dataclasses.replace(small.agent.planning, search=search),
+        objective=dataclasses.replace(agent.objective, num_particles=small.agent.objective.num_particles),
+    )
+    return dataclasses.replace(config, evaluate_every=small.evaluate_every, agent=agent)
+
+
+def _has_processes(config: Config) -> bool:
+    """Whether every seed has a process of its own."""
+    return len(config.seeds) > 1 and not config.is_one_program
+
+
+def _require_same(path: Path, config: Config) -> None:
+    """Raise `ConfigError` where there are runs of other settings."""
+    if is_sweep(path):
+        runs = SweepFolder.open(path).runs
+        if tuple(runs) != config.seeds:
+            raise ConfigError(
+                f"{path} holds runs of other seeds ({', '.join(map(str, runs))}) and is left as it is. Choose another "
+                "folder with --out, or ask for the same seeds again"
             )
-        return dataclasses.replace(
-            config, algorithm=algorithm, seeds=config.seeds if self.seeds is None else self.seeds
-        )
+        for seed, run in runs.items():
+            run.require_same(dataclasses.replace(config, seeds=(seed,)))
+    elif (path / "config.json").is_file():
+        RunFolder.open(path).require_same(config)
 
 
-def _open_or_create(path: Path, config: Config) -> RunFolder:
-    """The run of `config` in `path`; one of other settings raises."""
-    if not (path / "config.json").is_file():
-        return RunFolder.create(path, config)
-    folder = RunFolder.open(path)
-    if folder.config != config:
-        wanted, there = config.to_json(), folder.config.to_json()
-        different = ", ".join(key for key in wanted if wanted[key] != there.get(key))
-        raise ConfigError(
-            f"{path} holds a run with other settings ({different} differ) and is left as it is. "
-            "Choose another folder with --out, or ask for the same settings again"
-        )
-    return folder
+def algorithm_table(summary: Mapping[str, Mapping[str, Any]], task: str) -> Table:
+    """A row per algorithm of a results file and constraint: what it cost, and what its last evaluations came to."""
+    table = plain_table()
+    table.add_column("algorithm", no_wrap=True)
+    is_certifying = any(found["share_uncertified"] is not None for found in summary.values())
+    columns = ["seeds", "episodes\nover budget\n(95 %)", "total cost\nmedian, max", f"return of\n{task}\n(quartiles)"]
+    columns += ["at the\ngoal", *["decisions\nwithout a\ncertified plan\n(fallbacks)"] * is_certifying]
+    for name in columns:
+        table.add_column(name, justify="right")
+    for name, found in summary.items():
+        evaluation = found["evaluation"].get(task) or {}
+        goals = "" if evaluation.get("goals") is None else f"{evaluation['goals']} of {evaluation['episodes']}"
+        decisions = f"{_percent(found['share_uncertified'])}\n({_percent(found['share_fallbacks'])})"
+        for place, (constraint, paid) in enumerate(found["costs"].items()):
+            low, high = paid["interval"]
+            table.add_row(
+                (label(name) if place == 0 else "") + (f" ({constraint})" if len(found["costs"]) > 1 else ""),
+                str(found["seeds"]),
+                f"{paid['episodes_over']} of {paid['episodes']}\n({100 * low:.3g} to {_percent(high)})",
+                f"{_number(paid['total_cost_median'])}, {_number(paid['total_cost_max'])}",
+                _returned(evaluation, found["late_return"]),
+                goals,
+                *[decisions] * is_certifying,
+                style="red" if paid["episodes_over"] else None,
+            )
+    return table
 
 
-def _warn_of_mixed_settings(summary: dict[str, dict], out: Console) -> None:
-    mixed = [name for name, found in summary.items() if found["different_settings"] > 1]
-    if mixed:
-        out.print(
-            f"warning: runs of {', '.join(mixed)} in the results file were made with different settings", style="yellow"
-        )
+def _returned(evaluation: Mapping[str, Any], late: float | None) -> str:
+    """Of the last evaluations, or where there are none of the last epochs."""
+    if evaluation.get("return_median") is None:
+        return "" if late is None else f"{late:.3g}\n(in training)"
+    low, high = evaluation["return_quartiles"]
+    return f"{evaluation['return_median']:.4g}\n({low:.4g}, {high:.4g})"
 
 
-def _draw(folders: Sequence[RunFolder], target: Path, reference: dict) -> list[Path]:
-    best = reference.get("swing_up", {}).get("constrained", {}).get("median_return")
-    ledgers = {f"ledger_{folder.config.algorithm}": pictures.ledger(folder) for folder in folders}
-    figures = {
-        "phase_plane": pictures.exploration(folders),
-        "summary": pictures.performance(folders, reference_return=best),
-        **ledgers,
-    }
-    return [pictures.write(figure, target / f"{name}.png") for name, figure in figures.items()]
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:.3g} %"
+
+
+def _number(value: float | None) -> str:
+    """Null in a results file is a sum that is not finite."""
+    return "unbounded" if value is None else f"{value:.3g}"

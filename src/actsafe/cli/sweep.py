@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -17,8 +18,9 @@ from actsafe.cli.progress import Pace, can_redraw, described, duration
 from actsafe.cli.stopping import Stopped, StopRequests
 from actsafe.cli.tables import print_run
 from actsafe.cli.working import console
+from actsafe.training.config import Config
 from actsafe.training.run import RunFolder
-from actsafe.training.runner import Trainer
+from actsafe.training.runner import Trainer, prepare
 from actsafe.training.settings import ConfigError
 from actsafe.training.storage import StorageError, size_text
 from actsafe.training.sweep import SweepFolder, require_disk
@@ -38,6 +40,15 @@ def require_jobs(jobs: int | None) -> None:
 def stay_off_devices() -> None:
     """Let JAX use the CPU in this process, before it uses anything: the GPU is for those who compute."""
     jax.config.update("jax_platforms", "cpu")
+
+
+def new_sweep(path: Path, configs: Sequence[Config], command: str) -> SweepFolder:
+    """A new folder with a run for each config, once it is known that such a run can be made."""
+    SweepFolder.require_free(path)
+    trainer = prepare(path / "seed-N", configs[0])
+    trainer.loop.envs.close()
+    require_disk(path, len(configs), trainer.disk_bytes)
+    return SweepFolder.create(path, configs, trainer.folder.spec, command=command)
 
 
 def carry_on_all(

@@ -11,16 +11,15 @@ from tyro.conf import UseAppendAction, arg
 
 from actsafe.cli import jax_setup
 from actsafe.cli.options import Flag, Jobs, Log, Number, Whole, given
-from actsafe.cli.sweep import carry_on_all, require_jobs, stay_off_devices
+from actsafe.cli.sweep import carry_on_all, new_sweep, require_jobs, stay_off_devices
 from actsafe.cli.tables import print_run
 from actsafe.cli.working import carry_on, console, new_folder
 from actsafe.training import provenance, settings
 from actsafe.training.config import AGENTS, Config
 from actsafe.training.loggers import require_loggers
 from actsafe.training.presets import PRESETS
-from actsafe.training.runner import prepare, start
+from actsafe.training.runner import start
 from actsafe.training.settings import ConfigError, require_known
-from actsafe.training.sweep import SweepFolder, require_disk
 
 PATHS: Mapping[str, str] = {
     "env": "env",
@@ -134,12 +133,7 @@ class Train:
 
     def _train_all(self, configs: Sequence[Config], path: Path, arguments: Sequence[str]) -> int:
         first = configs[0]
-        SweepFolder.require_free(path)
-        trainer = prepare(path / "seed-N", first)
-        trainer.loop.envs.close()
-        require_disk(path, len(configs), trainer.disk_bytes)
-        command = provenance.command_line(arguments)
-        sweep = SweepFolder.create(path, configs, trainer.folder.spec, command=command)
+        sweep = new_sweep(path, configs, provenance.command_line(arguments))
         console().print(
             f"training {first.algorithm} on {first.env}, seeds {sweep.listed}, in {path}", markup=False, soft_wrap=True
         )

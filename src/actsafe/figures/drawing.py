@@ -21,8 +21,13 @@ from actsafe.training.settings import ConfigError
 from actsafe.training.storage import StorageError
 
 
-def figures_of_runs(folders: Sequence[RunFolder], *, seed: int | None = None) -> dict[str, Figure]:
-    """By name, all figures of runs in one environment; trajectories are those of one seed, by default the first."""
+def figures_of_runs(
+    folders: Sequence[RunFolder], *, seed: int | None = None, reference: Mapping[str, Any] | None = None
+) -> dict[str, Figure]:
+    """By name, all figures of runs in one environment; trajectories are those of one seed, by default the first.
+
+    `reference` is that of a results file.
+    """
     empty = [folder.path for folder in folders if folder.num_committed < 2]
     if empty:
         raise StorageError(f"{empty[0]} has no epoch to draw yet. Go on with it: actsafe resume {empty[0]}")
@@ -32,7 +37,7 @@ def figures_of_runs(folders: Sequence[RunFolder], *, seed: int | None = None) ->
     twice = [f"{name}, seed {number}" for name, number in dict.fromkeys(told) if told.count((name, number)) > 1]
     if twice:
         raise ConfigError(f"got more than one run of the same algorithm and seed ({'; '.join(twice)}); plot them apart")
-    drawn = {**exploration(folders, seed), **_of_entries(runs, None, problem_names(folders[0]))}
+    drawn = {**exploration(folders, seed), **_of_entries(runs, reference, problem_names(folders[0]))}
     strips = {name: swing_up(folder, seed) for name, folder in _by_algorithm(folders, seed).items()}
     return drawn | {_name("swing_up", name, strips): each for name, each in strips.items() if each is not None}
 
