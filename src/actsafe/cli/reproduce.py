@@ -73,7 +73,7 @@ class Reproduce:
             results.read(target)
         if any(map(_has_processes, configs)):
             stay_off_devices()
-        jax_setup.prepare(is_double=False)
+        jax_setup.prepare()
         out, command = console(), provenance.command_line(arguments)
         code, folders, content = 0, [], {}
         for path, config in paths.items():
