@@ -2,25 +2,25 @@
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from actsafe.agents.algorithms import label
 from actsafe.evidence.binomial import clopper_pearson
-from actsafe.evidence.ledger import LedgerRow
 from actsafe.figures import panels, style
-from actsafe.report.findings import STEPS, Findings
+from actsafe.report.findings import STEPS, Axis, Findings
 from actsafe.report.markup import Child, count, number, percent, table, tag
-from actsafe.report.sections import evaluation
+from actsafe.report.sections import Values, along, band, costs_along, last_evaluation, mean_cost
 from actsafe.report.sheet import Sheet, note, side_by_side
-from actsafe.report.statistics import by_seed, stratified_bootstrap, together
+from actsafe.report.statistics import stratified_bootstrap
 
 COLOURS = (style.BLUE, style.ORANGE, style.GREEN, style.PURPLE, style.SKY, style.BLACK)
-MOST_POINTS = 120
 MEAN_COST = "mean cost after the warm-up"
-Entry = tuple[int, int, float | None]
-"""Seed, place on the axis, value."""
+INTERQUARTILE = "Interquartile mean over seeds while learning; band: its 95 % bootstrap interval."
+OF_COSTS = (
+    "The same of costs. An interquartile mean leaves the worst quarter of seeds out: the table counts violations."
+)
 
 
 class Group(NamedTuple):
@@ -60,35 +60,17 @@ def section(sheet: Sheet, runs: Sequence[Findings]) -> Child:
 
 def _compare(sheet: Sheet, runs: Sequence[Findings]) -> Child:
     groups, spec = grouped(runs), runs[0].folder.spec
-    axis = runs[0].axis if len({findings.axis for findings in runs}) == 1 else STEPS
     rows = [_row(group, name) for group in groups for name in spec.cost_names]
     heads = ["", "seeds", "constraint", "over budget", "violation rate", MEAN_COST, f"last return of {spec.task}"]
-    drawn: list[tuple[str, str, float | None, Callable[[Findings], list[Entry]]]] = [
-        ("Return", "Return of an episode while learning", None, lambda run: _returns(run, axis.entry))
-    ]
+    # Epochs of one run may be episodes, and those of another not: then both are drawn against steps.
+    axis = runs[0].axis if len({findings.axis for findings in runs}) == 1 else STEPS
+    returns = [_curve(group, lambda run: along(run, lambda row: row["return"], axis)) for group in groups]
+    figures = [_figure(sheet, "Return of an episode", returns, axis, caption=INTERQUARTILE)]
     for place, name in enumerate(spec.cost_names):
+        costs = [_curve(group, lambda run, name=name: costs_along(run, name, mean_cost, axis)) for group in groups]
         budget = min(findings.folder.spec.budgets[place] for findings in runs)
         title = f"{name.replace('_', ' ').capitalize()} of an episode"
-        drawn.append(
-            (title, f"{title} against the budget", budget, lambda run, name=name: _costs(run, name, axis.entry))
-        )
-    figures = [
-        sheet.figure(
-            panels.curves(
-                title,
-                [_curve(group, of) for group in groups],
-                xlabel=axis.label,
-                budget=budget,
-                is_cost=budget is not None,
-            ),
-            f"{alt}, every algorithm",
-            "Interquartile mean over seeds; band: its 95 % bootstrap interval."
-            if budget is None
-            else "The same of costs. An interquartile mean leaves the worst quarter of seeds out: violations are "
-            "counted in the table.",
-        )
-        for title, alt, budget, of in drawn
-    ]
+        figures.append(_figure(sheet, title, costs, axis, caption=OF_COSTS, budget=budget, is_cost=True))
     few = min(len(group.seeds) for group in groups)
     return [
         table(heads, rows, caption="Interquartile mean over seeds [95 % stratified bootstrap interval]"),
@@ -128,20 +110,13 @@ def _row(group: Group, name: str) -> list[Child]:
 def _mean_cost(findings: Findings, seed: int, name: str) -> float | None:
     """Of the epochs that a seed answers for."""
     rows = [row for row in findings.judged if (row.seed, row.constraint) == (seed, name)]
-    known = [_cost(row) for row in rows]
-    costs = [cost for cost in known if cost is not None]
+    costs = [cost for cost in map(mean_cost, rows) if cost is not None]
     return float(np.mean(costs)) if costs else None
 
 
-def _cost(row: LedgerRow) -> float | None:
-    """The mean of an epoch; unbounded where there were episodes and no cost is known."""
-    return float("inf") if row.num_episodes and row.max_cost is None else row.mean_cost
-
-
 def _last_return(findings: Findings, seed: int) -> float | None:
-    task = findings.folder.spec.task
-    known = [evaluation(row, task).get("return") for row in findings.metrics if row["seed"] == seed]
-    return next((value for value in reversed(known) if value is not None), None)
+    rows = [row for row in findings.metrics if row["seed"] == seed]
+    return last_evaluation(rows, findings.folder.spec.task).get("return")
 
 
 def _estimated(values: Sequence[float | None]) -> str:
@@ -155,24 +130,15 @@ def _estimated(values: Sequence[float | None]) -> str:
     return f"{number(found.value)}{interval}"
 
 
-def _returns(findings: Findings, entry: str) -> list[Entry]:
-    return [(row["seed"], row[entry], row["return"]) for row in findings.metrics]
+def _curve(group: Group, values: Callable[[Findings], Values]) -> panels.Curve | None:
+    """Of all seeds of a group; runs may have a seed in common, which is another one here."""
+    numbered = enumerate(map(values, group.runs))
+    told_apart = [((run << 32) + seed, at, value) for run, own in numbered for seed, at, value in own]
+    return band(group.label, told_apart, colour=group.colour, marker="o")
 
 
-def _costs(findings: Findings, name: str, entry: str) -> list[Entry]:
-    at = {row["epoch"]: row[entry] for row in findings.metrics}
-    rows = [row for row in findings.ledger if row.constraint == name and row.epoch in at]
-    return [(row.seed, at[row.epoch], _cost(row)) for row in rows]
-
-
-def _curve(group: Group, entries: Callable[[Findings], list[Entry]]) -> panels.Curve:
-    """The interquartile mean at every place that all seeds have reached."""
-    # Runs may have a seed in common: it is another one here.
-    numbered = enumerate(map(entries, group.runs))
-    x, values = by_seed(((run << 32) + seed, at, value) for run, found in numbered for seed, at, value in found)
-    farthest = [np.flatnonzero(np.isfinite(row)) for row in values]
-    reached = min((int(known[-1]) + 1 if len(known) else 0 for known in farthest), default=0)
-    kept = np.flatnonzero(np.any(np.isfinite(values[:, :reached]), axis=0))
-    kept = kept[panels.thinned(len(kept), MOST_POINTS)] if len(kept) else kept
-    value, low, high = together(values[:, kept])
-    return panels.Curve(group.label, x[kept].astype(float), value, low, high, colour=group.colour, marker="o")
+def _figure(
+    sheet: Sheet, title: str, curves: Sequence[panels.Curve | None], axis: Axis, *, caption: str, **look: Any
+) -> Child:
+    drawn = [curve for curve in curves if curve is not None]
+    return sheet.figure(panels.curves(title, drawn, xlabel=axis.label, **look), f"{title} of every algorithm", caption)

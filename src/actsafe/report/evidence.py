@@ -2,12 +2,12 @@
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from actsafe.evidence.certificate import CONDITIONAL, HELD, REFUSED
 from actsafe.figures.reliability import BAND, coverage_by_step, reliability_diagram
-from actsafe.report.findings import Findings
+from actsafe.report.findings import Evidence, Findings
 from actsafe.report.markup import Child, Html, count, folded, number, percent, table, tag
 from actsafe.report.sheet import FOREIGN, Sheet, command, if_readable, note, shortened, side_by_side
 
@@ -25,42 +25,55 @@ STANDINGS = {
 }
 
 
-def calibrate_command(findings: Findings) -> Html:
-    return command(f"actsafe calibrate {shlex.quote(str(findings.folder.path))}")
-
-
-def certify_command(findings: Findings) -> Html:
-    return command(f"actsafe certify {shlex.quote(str(findings.folder.path))}")
+def again(findings: Findings, what: str) -> Html:
+    """The command that calibrates or certifies the run."""
+    return command(f"actsafe {what} {shlex.quote(str(findings.folder.path))}")
 
 
 def calibration_section(sheet: Sheet, findings: Findings) -> Child:
     """Whether the model's intervals hold what they claim, or how to find out."""
-    evidence, known, again = findings.calibration, findings.known, calibrate_command(findings)
+    is_current = findings.known is not None and findings.known.is_current
+    return _shown(
+        findings,
+        findings.calibration,
+        "calibrate",
+        "calibration",
+        is_current,
+        lambda content: _measured(sheet, content),
+    )
+
+
+def certificate_section(findings: Findings) -> Child:
+    """What the policy promises, what that rests on and what it does not promise, or how to have it written down."""
+    return _shown(findings, findings.certificate, "certify", "certificate", findings.is_certificate_current, _certified)
+
+
+def _shown(
+    findings: Findings,
+    evidence: Evidence,
+    verb: str,
+    name: str,
+    is_current: bool,
+    make: Callable[[Mapping[str, Any]], Child],
+) -> Child:
+    """What a file beside the run holds, or how to have it written."""
+    retry = again(findings, verb)
     if evidence.problem:
-        is_advised = "actsafe calibrate" in evidence.problem
-        advice = None if is_advised else [". To measure it again: ", again]
-        return note("calibration.json cannot be used: ", evidence.problem, advice)
-    if evidence.content is None or known is None:
-        return note("Not measured. Every guarantee rests on it; to measure it: ", again)
+        is_advised = f"actsafe {verb}" in evidence.problem
+        return note(f"{name}.json cannot be used: ", evidence.problem, None if is_advised else [". Again: ", retry])
     content = evidence.content
-    aged = None
-    if not known.is_current:
-        aged = note("The model has learned since this was measured. To measure it again: ", again)
-    return [
-        tag("p", tag("strong", f"{known.verdict.value.capitalize()}. "), VERDICTS[known.verdict.value]),
-        None if known.has_power else note("This measurement has no power: the model could hardly have failed it."),
-        aged,
-        if_readable(lambda: _measured(sheet, content), "the calibration", FOREIGN),
-    ]
+    if content is None:
+        return note(f"There is no {name}. Every guarantee rests on it; to have one: ", retry)
+    aged = note("The run has changed since: this is not about it as it is now. To do it again: ", retry)
+    return [None if is_current else aged, if_readable(lambda: make(content), f"the {name}", FOREIGN)]
 
 
 def _measured(sheet: Sheet, content: Mapping[str, Any]) -> Child:
     name = content["deciding_claim"]
     claim = content["claims"][name]
     steps, coordinates = claim["steps"], content["coordinates"]
-    near, far = steps[0], steps[-1]
-    chosen = [near] if len(steps) == 1 else [near, far]
-    factor = claim["multiplier"]
+    chosen = steps[:1] if len(steps) == 1 else [steps[0], steps[-1]]
+    verdict, factor = content["verdict"], claim["multiplier"]
     caption = (
         f"Claim “{name}”: {claim['meaning']}. Below the grey band, where a calibrated model's shares lie "
         f"({100 * BAND:.0f} % of the time at each level), the model is overconfident."
@@ -69,7 +82,7 @@ def _measured(sheet: Sheet, content: Mapping[str, Any]) -> Child:
         sheet.figure(
             reliability_diagram(step, content["grid"], coordinates),
             f"Reliability diagram, {count(step['step'], 'step')} ahead",
-            caption if step is near else None,
+            caption if step is steps[0] else None,
         )
         for step in chosen
     ]
@@ -94,6 +107,8 @@ def _measured(sheet: Sheet, content: Mapping[str, Any]) -> Child:
     ]
     heads = ["of", "steps ahead", *(f"{100 * level:.0f} %" for level in content["levels"]), "calibration error"]
     return [
+        tag("p", tag("strong", f"{verdict.capitalize()}. "), VERDICTS[verdict]),
+        None if content["has_power"] else note("This has no power: the model could hardly have failed."),
         tag(
             "p",
             f"Measured on {count(content['episodes'], 'held-out episode')} of the task's policy. ",
@@ -105,29 +120,9 @@ def _measured(sheet: Sheet, content: Mapping[str, Any]) -> Child:
     ]
 
 
-def certificate_section(findings: Findings) -> Child:
-    """What the policy promises, what that rests on and what it does not promise, or how to have it written down."""
-    evidence = findings.certificate
-    if evidence.problem:
-        again = certify_command(findings)
-        return note("certificate.json cannot be used: ", evidence.problem, ". To certify again: ", again)
-    if evidence.content is None:
-        return note("There is no certificate. To have one: ", certify_command(findings))
-    content = evidence.content
-    aged = None
-    if not findings.is_certificate_current:
-        aged = note(
-            "Model, data or calibration have changed since it was certified: this is not about the run as it is now. ",
-            "To certify it again: ",
-            certify_command(findings),
-        )
-    return [aged, if_readable(lambda: _certified(content), "the certificate", FOREIGN)]
-
-
 def _certified(content: Mapping[str, Any]) -> Child:
-    standing, reasons = content["standing"], content["reasons"]
-    because = f" Because: {'; '.join(reasons)}." if reasons else ""
-    promise = content["promise"]
+    standing, promise = content["standing"], content["promise"]
+    because = f" Because: {'; '.join(content['reasons'])}." if content["reasons"] else ""
     rows = [
         [
             ", ".join(f"{name} {value}" for name, value in estimate.items() if name not in ("what", "cost", "bound")),
@@ -161,8 +156,9 @@ def provenance_section(findings: Findings) -> Child:
 
 
 def _computed(findings: Findings) -> str:
-    seconds = float(sum(entry.get("seconds", 0.0) for entry in findings.folder.timing()))
-    return f"Computed in {_duration(seconds)}, checkpoints not included."
+    seconds = sum(entry["seconds"] for entry in findings.folder.timing())
+    minutes = f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
+    return f"Computed in {f'{seconds:.0f} seconds' if seconds < 120 else minutes}, checkpoints not included."
 
 
 def _sessions(findings: Findings) -> Child:
@@ -174,8 +170,7 @@ def _sessions(findings: Findings) -> Child:
         machine = session["machine"]
         versions = ", ".join(f"{name} {machine[name]}" for name in ("actsafe", "jax", "python") if name in machine)
         hardware = [f"{machine['cpu']}, {machine['cores']} cores", machine.get("accelerator"), machine.get("os")]
-        first = next((value for name, value in session.items() if name.startswith("first_")), "–")
-        texts = map(shortened, (first, versions, ", ".join(filter(None, hardware))))
+        texts = map(shortened, (session["first_epoch"], versions, ", ".join(filter(None, hardware))))
         rows.append([command(shortened(session["command"])), *texts])
     return table(["command", "from epoch", "versions", "machine"], rows, is_text=True)
 
@@ -187,9 +182,3 @@ def flat(settings: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
             yield from flat(value, f"{prefix}.{name}" if prefix else str(name))
     else:
         yield prefix, json.dumps(settings)
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.0f} seconds"
-    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"

@@ -3,7 +3,8 @@
 import dataclasses
 import enum
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from actsafe.agents.algorithms import label
@@ -65,7 +66,7 @@ RULE = (
 class Evidence:
     """A file beside the run: what it holds, or why it tells nothing."""
 
-    content: Mapping[str, Any] | None = None
+    content: Any = None
     problem: str = ""
     """Why it cannot be used; empty where it is sound, or not there."""
 
@@ -174,12 +175,12 @@ class Findings:
 def find(folder: RunFolder) -> Findings:
     """What a run came to; `StorageError` where its records are damaged."""
     metrics, ledger = metrics_of(folder), ledger_of(folder)
-    measured, found = _calibration(folder)
-    certificate, prints = _certificate(folder), fingerprints(folder.path)
-    is_current = certificate.content is not None and _is_current(certificate.content, prints, found)
-    return Findings(
-        folder, metrics, ledger, _violations(folder, ledger), measured, found, certificate, is_current, prints
-    )
+    paths, prints = (folder.path / CALIBRATION, folder.path / CERTIFICATE), fingerprints(folder.path)
+    measured, certificate = _read(paths[0], lambda: known(folder)), _read(paths[1], lambda: _certificate(paths[1]))
+    calibration = dataclasses.replace(measured, content=read_json(paths[0]) if measured.content else None)
+    is_current = certificate.content is not None and _is_about(certificate.content, prints, measured.content)
+    kept = _violations(folder, ledger)
+    return Findings(folder, metrics, ledger, kept, calibration, measured.content, certificate, is_current, prints)
 
 
 def _violations(folder: RunFolder, ledger: Sequence[LedgerRow]) -> tuple[Violations, ...]:
@@ -192,37 +193,29 @@ def _violations(folder: RunFolder, ledger: Sequence[LedgerRow]) -> tuple[Violati
     )
 
 
-def _is_current(certificate: Mapping[str, Any], prints: Mapping[str, str], found: Known | None) -> bool:
-    """Whether a certificate is about the run's files, its calibration among them, as they are now."""
-    measured = found.sha256 if found is not None else None
-    claimed = certificate["calibration"]
-    claimed = claimed.get("sha256") if isinstance(claimed, Mapping) else None
-    return certificate["fingerprints"] == prints and claimed == measured
-
-
-def _calibration(folder: RunFolder) -> tuple[Evidence, Known | None]:
-    path = folder.path / CALIBRATION
-    if not path.exists():
-        return Evidence(), None
-    try:
-        found = known(folder)
-        return Evidence(read_json(path)), found
-    except StorageError as error:
-        return Evidence(problem=str(error)), None
-
-
-def _certificate(folder: RunFolder) -> Evidence:
-    path = folder.path / CERTIFICATE
+def _read(path: Path, read: Callable[[], Any]) -> Evidence:
+    """What a file beside the run holds."""
     if not path.exists():
         return Evidence()
     try:
-        content = read_certificate(path)
+        return Evidence(read())
     except StorageError as error:
         return Evidence(problem=str(error))
+
+
+def _certificate(path: Path) -> Mapping[str, Any]:
+    content = read_certificate(path)
     wanted = ("standing", "reasons", "promise", "calibration", "fingerprints", "does_not_promise")
     if content != sealed(content) or any(name not in content for name in wanted):
-        return Evidence(problem=f"{path} was altered after it was written")
-    return Evidence(content)
+        raise StorageError(f"{path} was altered after it was written")
+    return content
+
+
+def _is_about(certificate: Mapping[str, Any], prints: Mapping[str, str], found: Known | None) -> bool:
+    """Whether a certificate is about the run's files, its calibration among them, as they are now."""
+    claimed = certificate["calibration"]
+    claimed = claimed.get("sha256") if isinstance(claimed, Mapping) else None
+    return certificate["fingerprints"] == prints and claimed == (found.sha256 if found is not None else None)
 
 
 def sentence(findings: Findings) -> str:

@@ -2,7 +2,7 @@
 
 import itertools
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,62 +12,46 @@ from actsafe.evidence.ledger import LedgerRow
 from actsafe.training.run import RunFolder
 from actsafe.training.storage import StorageError
 
-Check = Callable[[Any], bool]
+PHASES = [phase.value for phase in Phase]
+_COSTS = {str: float}
+_EVALUATION = {"episodes": int, "return": float, "costs": _COSTS, "goals": float}
+_METRICS = {
+    "epoch": int,
+    "seed": int,
+    "phase": str,
+    "steps": int,
+    "return": float,
+    "costs": _COSTS,
+    "evaluation": {str: _EVALUATION},
+    "learning": {},
+}
+"""What is read of a row of the metrics, as training/recording.py writes it: a count where this says int, a number or
+null where it says float."""
 
 
-def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value < 2**62
-
-
-def _is_number(value: Any) -> bool:
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value read from JSON is of a kind; the one of `str` in an object is that of all its entries."""
+    if isinstance(kind, dict):
+        kinds = dict.fromkeys(value, kind[str]) if isinstance(value, dict) and str in kind else kind
+        return isinstance(value, dict) and all(each in value and _fits(value[each], kinds[each]) for each in kinds)
+    if kind is str:
+        return value in PHASES
+    if kind is int:
+        return type(value) is int and 0 <= value < 2**62
     return value is None or (type(value) in (int, float) and abs(value) <= sys.float_info.max)
-
-
-def _are_numbers(value: Any) -> bool:
-    """Whether it is an object of numbers, or of lists of them."""
-    lists = [each if isinstance(each, list) else [each] for each in value.values()] if isinstance(value, dict) else []
-    return isinstance(value, dict) and all(_is_number(number) for each in lists for number in each)
-
-
-def _are_evaluations(value: Any) -> bool:
-    return isinstance(value, dict) and all(_misfit(each, _EVALUATION) is None for each in value.values())
-
-
-_EVALUATION: Mapping[str, Check] = {
-    "episodes": _is_count,
-    "return": _is_number,
-    "costs": _are_numbers,
-    "goals": lambda value: value is None or _is_count(value),
-}
-_METRICS: Mapping[str, Check] = {
-    "epoch": _is_count,
-    "seed": _is_count,
-    "phase": lambda value: value in [phase.value for phase in Phase],
-    "steps": _is_count,
-    "return": _is_number,
-    "costs": _are_numbers,
-    "evaluation": _are_evaluations,
-    "learning": _are_numbers,
-}
-"""What is read of a row of the metrics, as training/recording.py writes it."""
-
-
-def _misfit(row: Any, checks: Mapping[str, Check]) -> str | None:
-    """What is wrong with a row, if anything is."""
-    if not isinstance(row, dict):
-        return f"a row is {str(row)[:40]!r}"
-    wrong = next((name for name, check in checks.items() if name not in row or not check(row[name])), None)
-    return None if wrong is None else f"a row has {wrong} = {str(row.get(wrong))[:40]!r}"
 
 
 def metrics_of(folder: RunFolder) -> list[Mapping[str, Any]]:
     """Rows of all epochs and seeds but for what comes before the first; `StorageError` where one is not as written."""
     rows = folder.rows("metrics")
-    wrong = next(filter(None, (_misfit(row, _METRICS) for row in rows)), None)
-    if wrong is not None:
-        raise StorageError(
-            f"the metrics of {folder.path} cannot be used: {wrong}. Restore the run from a copy, or train anew"
-        )
+    for row in rows:
+        wrong = next((name for name in _METRICS if not _fits(row, {name: _METRICS[name]})), None)
+        if wrong is not None:
+            got = str(row.get(wrong) if isinstance(row, dict) else row)[:40]
+            raise StorageError(
+                f"the metrics of {folder.path} cannot be used: a row has {wrong} = {got!r}. Restore the run from a "
+                "copy, or train anew"
+            )
     return [row for row in rows if row["epoch"] > 0]
 
 

@@ -1,15 +1,14 @@
 """The top of the page, and of each run: the verdict, the numbers behind it, and what is not known."""
 
-import shlex
 from collections.abc import Sequence
+from typing import Any
 
 from actsafe.evidence.binomial import clopper_pearson
 from actsafe.evidence.certificate import CONFIDENCE
-from actsafe.report import evidence
-from actsafe.report.findings import RULE, Findings, Safety, interval, progress, rate_sentence, sentence
+from actsafe.report.evidence import again
+from actsafe.report.findings import RULE, Evidence, Findings, Safety, interval, progress, rate_sentence, sentence
 from actsafe.report.markup import Child, Html, count, number, percent, table, tag
 from actsafe.report.sections import task_facts
-from actsafe.report.sheet import command
 
 MOST_NAMED = 3
 WORST_FIRST = (Safety.UNSAFE, Safety.UNKNOWN, Safety.UNPROVEN, Safety.SAFE)
@@ -27,11 +26,12 @@ def of_run(findings: Findings, *, is_alone: bool) -> Child:
 def of_all(runs: Sequence[Findings]) -> Html:
     """The verdict on all runs."""
     safe = sum(findings.safety is Safety.SAFE for findings in runs)
-    unsafe = [findings for findings in runs if findings.safety is Safety.UNSAFE]
+    unsafe = [f"{each.title} ({each.folder.path.name})" for each in runs if each.safety is Safety.UNSAFE]
+    named = ", ".join(unsafe[:MOST_NAMED]) + (f" and {len(unsafe) - MOST_NAMED} more" if unsafe[MOST_NAMED:] else "")
     state = next(each for each in WORST_FIRST if any(findings.safety is each for findings in runs))
     said = {
         Safety.SAFE: f"Safe: all {len(runs)} runs kept every budget in every episode they answer for.",
-        Safety.UNSAFE: f"Not safe: {len(unsafe)} of {len(runs)} runs broke a budget: {_named(unsafe)}.",
+        Safety.UNSAFE: f"Not safe: {len(unsafe)} of {len(runs)} runs broke a budget: {named}.",
         Safety.UNPROVEN: f"Not known to be safe: no run broke a budget, and {safe} of {len(runs)} can be called safe.",
         Safety.UNKNOWN: f"Not known yet: {safe} of {len(runs)} runs kept every budget, and the others have no episode "
         "to answer for.",
@@ -46,8 +46,8 @@ def of_all(runs: Sequence[Findings]) -> Html:
         _verdict(state, said, is_first=True),
         _facts(
             [
-                ("Episodes answered for", _episodes(episodes, is_first=True)),
-                (f"Violation rate, {_pooled(runs)}", _interval(over, episodes, is_first=True)),
+                ("Episodes answered for", tag("span", f"{episodes:,}", id="episodes", data_count=episodes)),
+                ("Violation rate, all runs together", _interval(over, episodes, is_first=True)),
             ]
         ),
         table(heads, rows),
@@ -69,23 +69,8 @@ def _overview(findings: Findings, place: int) -> list[Child]:
     ]
 
 
-def _pooled(runs: Sequence[Findings]) -> str:
-    is_mixed = len({findings.title for findings in runs}) > 1
-    return "different runs mixed: look at each" if is_mixed else "all runs together"
-
-
-def _named(runs: Sequence[Findings]) -> str:
-    """The first few by name."""
-    names = [f"{findings.title} ({findings.folder.path.name})" for findings in runs]
-    return ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
-
-
 def _verdict(state: Safety, said: str, *, is_first: bool) -> Html:
     return tag("p", said, class_="verdict", id="verdict" if is_first else None, data_verdict=state.value)
-
-
-def _episodes(episodes: int, *, is_first: bool) -> Html:
-    return tag("span", f"{episodes:,}", id="episodes" if is_first else None, data_count=episodes)
 
 
 def _interval(over: int, episodes: int, *, is_first: bool) -> Child:
@@ -119,7 +104,13 @@ def _run_facts(findings: Findings, *, is_first: bool) -> list[tuple[str, Child]]
     names = findings.folder.spec.cost_names
     of = f" of {worst.constraint}, the most often broken" if worst and len(names) > 1 else ""
     facts: list[tuple[str, Child]] = [
-        (what, [_episodes(episodes, is_first=is_first), tag("small", warm_up, " · " if warm_up else None, seeds)]),
+        (
+            what,
+            [
+                tag("span", f"{episodes:,}", id="episodes" if is_first else None, data_count=episodes),
+                tag("small", warm_up, " · " if warm_up else None, seeds),
+            ],
+        ),
         (f"Violation rate{of}", _interval(over, episodes, is_first=is_first)),
     ]
     for found in findings.violations if worst else ():
@@ -134,35 +125,30 @@ def _run_facts(findings: Findings, *, is_first: bool) -> list[tuple[str, Child]]
     if uncertified is not None and total:
         said = f"{fallbacks:,} of {total:,} were fallbacks ({percent(fallbacks / total)})"
         facts.append(("Decisions with no certified plan", [f"{uncertified:,} of {total:,}", tag("small", said)]))
-    facts += [("Calibration of the model", _calibration_fact(findings)), ("Certificate", _certificate_fact(findings))]
-    return facts + task_facts(findings)
+    known, certificate = findings.known, findings.certificate.content or {}
+    verdict = None if known is None else known.verdict.value
+    aged = None if known is None or known.is_current else "of an earlier model"
+    calibration = _evidence_fact(findings, findings.calibration, verdict, aged, "not measured", "calibrate")
+    aged = None if findings.is_certificate_current else "of the run as it was before"
+    standing = _evidence_fact(findings, findings.certificate, certificate.get("standing"), aged, "none", "certify")
+    return [*facts, ("Calibration of the model", calibration), ("Certificate", standing), *task_facts(findings)]
 
 
-def _calibration_fact(findings: Findings) -> Child:
-    if findings.calibration.problem:
-        return ["damaged", tag("small", "calibration.json cannot be used; see below")]
-    if findings.known is None:
-        return ["not measured", tag("small", evidence.calibrate_command(findings))]
-    aged = None if findings.known.is_current else tag("small", "of an earlier model")
-    return [findings.known.verdict.value, aged]
-
-
-def _certificate_fact(findings: Findings) -> Child:
-    if findings.certificate.problem:
-        return ["damaged", tag("small", "certificate.json cannot be used; see below")]
-    if findings.certificate.content is None:
-        return ["none", tag("small", evidence.certify_command(findings))]
-    aged = None if findings.is_certificate_current else tag("small", "of the run as it was before")
-    return [str(findings.certificate.content["standing"]), aged]
+def _evidence_fact(findings: Findings, found: Evidence, said: Any, aged: str | None, missing: str, verb: str) -> Child:
+    """What calibration or certificate comes to, and whether it is about the run as it is."""
+    if found.problem:
+        return ["damaged", tag("small", "it cannot be used; see below")]
+    if found.content is None:
+        return [missing, tag("small", again(findings, verb))]
+    return [str(said), tag("small", aged) if aged else None]
 
 
 def _not_known(findings: Findings) -> Child:
     """What the page cannot say, in plain words."""
     folder = findings.folder
-    quoted = shlex.quote(str(folder.path))
     said: list[Child] = []
     if not folder.is_finished:
-        said.append(["The run is not at its end. To go on: ", command(f"actsafe resume {quoted}")])
+        said.append(["The run is not at its end. To go on: ", again(findings, "resume")])
     if not findings.is_constrained:
         said.append("The algorithm is asked to keep no budget: whatever it kept, it kept by chance.")
     if findings.safety in (Safety.SAFE, Safety.UNPROVEN):

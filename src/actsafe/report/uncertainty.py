@@ -1,6 +1,6 @@
 """Where the newest model is uncertain, how far exploration went, and what was recorded of either along the run."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -11,15 +11,14 @@ from jaxtyping import Array, Float
 
 from actsafe.agents.algorithms import Role
 from actsafe.agents.gp import GPLearner
-from actsafe.figures import style
+from actsafe.figures import panels, style
 from actsafe.figures.coordinates import View, problem_of, view_of
 from actsafe.figures.uncertainty import plane_states, uncertainty_slice, visited_over_time
 from actsafe.models.gp.dynamics import GPDynamics
-from actsafe.problems import PROBLEMS
 from actsafe.report.findings import Findings
 from actsafe.report.markup import Child, percent, tag
 from actsafe.report.records import episodes_of, has_trajectories
-from actsafe.report.sections import Row, curve, panel, phase_spans
+from actsafe.report.sections import along, band, panel, phase_spans
 from actsafe.report.sheet import Sheet, note, side_by_side
 from actsafe.training.runner import Trainer
 
@@ -49,72 +48,23 @@ def uncertainty_section(sheet: Sheet, findings: Findings) -> Child:
 
 def _measured(sheet: Sheet, findings: Findings) -> Child:
     """Figures of what learning recorded."""
+
+    def line(label: str, name: str, **look: Any) -> panels.Curve | None:
+        return band(label, along(findings, lambda row: row["learning"].get(name)), **look)
+
+    looks = {role.value: {"colour": colour, "marker": marker} for role, (colour, marker) in ROLES.items()}
+    disagreement = [line(f"{role} policy", f"{role}/uncertainty", **look) for role, look in looks.items()]
+    losses = [line(label, name, colour=colour) for label, (name, colour) in LOSSES.items()]
+    of_ensemble = (
+        "Disagreement of the ensemble in the imagination of each policy, in the unit of its features: mean over an "
+        "epoch's updates."
+    )
+    of_losses = "How far its predictions were off, as recorded in every epoch. Smaller is better."
     drawn = [
-        panel(
-            sheet,
-            findings,
-            "Uncertainty in imagination",
-            [
-                curve(
-                    findings,
-                    f"{role.value} policy",
-                    _learned(f"{role.value}/uncertainty"),
-                    colour=colour,
-                    marker=marker,
-                )
-                for role, (colour, marker) in ROLES.items()
-            ],
-            caption="Disagreement of the ensemble in the imagination of each policy, in the unit of its features: mean "
-            "over an epoch's updates.",
-        ),
-        panel(
-            sheet,
-            findings,
-            "Losses of the world model",
-            [curve(findings, label, _learned(name), colour=colour) for label, (name, colour) in LOSSES.items()],
-            is_cost=True,
-            caption="How far its predictions were off, as recorded in every epoch. Smaller is better.",
-        ),
-        panel(
-            sheet,
-            findings,
-            "Confidence multiplier",
-            _by_coordinate(findings, "confidence_multiplier"),
-            is_cost=True,
-            caption="Factor on the epistemic standard deviation that plans are judged with, by state coordinate.",
-        ),
-        panel(
-            sheet,
-            findings,
-            "Coverage of new transitions",
-            _by_coordinate(findings, "coverage"),
-            is_cost=True,
-            caption="Share of an epoch's transitions that the model, as it was before, had within its intervals.",
-        ),
+        panel(sheet, findings, "Uncertainty in imagination", disagreement, caption=of_ensemble),
+        panel(sheet, findings, "Losses of the world model", losses, is_cost=True, caption=of_losses),
     ]
     return side_by_side(*drawn) if any(drawn) else None
-
-
-def _learned(name: str, place: int | None = None) -> Callable[[Row], float | None]:
-    """Reads what was measured off a row, or one entry of its list."""
-
-    def read(row: Row) -> float | None:
-        value: Any = row["learning"].get(name)
-        if place is not None and isinstance(value, list):
-            value = value[place] if place < len(value) else None
-        return None if isinstance(value, list) else value
-
-    return read
-
-
-def _by_coordinate(findings: Findings, name: str) -> list[Any]:
-    """A line for every entry of a list that was measured."""
-    lists = [row["learning"][name] for row in findings.metrics if isinstance(row["learning"].get(name), list)]
-    problem = PROBLEMS.get(findings.folder.spec.name)
-    names = problem().state_names if problem is not None else ()
-    size = max(map(len, lists), default=0)
-    labels = names if len(names) == size else [f"coordinate {place + 1}" for place in range(size)]
-    return [curve(findings, label, _learned(name, place), place=place) for place, label in enumerate(labels)]
 
 
 def _plane(sheet: Sheet, findings: Findings, view: View) -> Child:

@@ -68,8 +68,8 @@ def test_metrics_without_an_entry_are_refused(name):
         ("costs", [0.0]),
         ("costs", {"cost": "none"}),
         ("evaluation", {"juggle": []}),
-        ("evaluation", {"juggle": EVALUATION | {"goals": 0.5}}),
-        ("learning", {"coverage": [[1.0]]}),
+        ("evaluation", {"juggle": EVALUATION | {"goals": "many"}}),
+        ("learning", [1.0]),
     ],
 )
 def test_metrics_of_another_kind_are_refused_in_one_line(name, value):
