@@ -134,8 +134,8 @@ def _spread(label: str, values: Values) -> panels.Curve:
     """Median and range over seeds."""
     x, found = by_seed(values)
     known = ~np.all(np.isnan(found), axis=0)
-    rows = (pick(found[:, known], axis=0) for pick in (np.nanmedian, np.nanmin, np.nanmax))
-    return panels.Curve(label, x[known].astype(float), *rows)
+    middle, low, high = (pick(found[:, known], axis=0) for pick in (np.nanmedian, np.nanmin, np.nanmax))
+    return panels.Curve(label, x[known].astype(float), middle, low, high)
 
 
 def mean_cost(row: LedgerRow) -> float | None:
