@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 from unittest import mock
 
 import equinox as eqx
@@ -14,8 +14,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from jaxtyping import Array
 
-from actsafe.agents import deciding
-from actsafe.agents.deciding import EpisodeState, Planner, PlanningSettings
+from actsafe.agents import planner as planning_module
+from actsafe.agents.base import Decision, Percept
+from actsafe.agents.planner import EpisodeMemory, Planner, PlanningSettings
 from actsafe.models.base import Model, Prediction
 from actsafe.objectives.pessimism import Constraint, Objective
 from actsafe.objectives.rewards import TaskReward
@@ -104,7 +105,7 @@ def plan_with(planner, position, memory, spent, key):
 @eqx.filter_jit
 def check_prepared(planner, found, position, memory, spent):
     """The check of what a search is said to have found."""
-    with mock.patch.object(deciding, "search", lambda *_, **__: found):
+    with mock.patch.object(planning_module, "search", lambda *_, **__: found):
         return planner.plan(position[None], memory, spent, jax.random.key(0))[0]
 
 
@@ -279,7 +280,7 @@ def test_in_open_loop_there_is_nothing_to_steady():
         still = jnp.zeros((HORIZON, 1))
         return Found(still, *[jnp.zeros(())] * 2, still, jnp.zeros(()), Memory(still, still[None]))
 
-    with mock.patch.object(deciding, "search", search):
+    with mock.patch.object(planning_module, "search", search):
         make_planner().plan(jnp.zeros(1), memory_of(0.25), jnp.zeros(()), jax.random.key(0))
 
 
@@ -295,7 +296,7 @@ def test_the_search_is_told_how_to_steady_a_plan():
             asked.extend([steady(previous), steady(other)])
             return Found(previous, *[jnp.zeros(())] * 2, previous, jnp.zeros(()), Memory(previous, previous[None]))
 
-        with mock.patch.object(deciding, "search", search):
+        with mock.patch.object(planning_module, "search", search):
             planner.plan(jnp.zeros(1), memory_of(0.25), jnp.zeros(()), jax.random.key(0))
         return asked
 
@@ -344,47 +345,84 @@ def test_no_certified_plan_costs_more_than_the_budget(budget, spent, position, s
         assert nominal_cost(np.zeros((HORIZON, 1)), position, limit=limit) >= max(left, nominal) - 1e-9
 
 
+class Played(NamedTuple):
+    """A decision of an episode and what it led to."""
+
+    state: Array
+    action: Array
+    next_state: Array
+    cost: Array
+    decision: Decision
+
+
+def percept(cost, *, is_first):
+    """What one environment brings to a decision."""
+    return Percept(jnp.zeros(1), jnp.asarray(cost).reshape(1, 1), jnp.asarray(is_first).reshape(1))
+
+
+def play(planner, key, num_decisions):
+    """An episode on the line, step by step, and the cost that the planner says was spent before the last of them."""
+
+    def advance(under_way, number):
+        state, cost, memory = under_way
+        decision, memory = planner.act(memory, state[None], percept(cost, is_first=number == 0))
+        action = decision.action[0]
+        step = planner.problem.step(state, action, jax.random.key(0))
+        played = Played(state, action, step.state, step.cost, jax.tree.map(lambda leaf: leaf[0], decision))
+        return (step.state, step.cost, memory), played
+
+    begun = planner.problem.reset(key), jnp.zeros(()), planner.begin(1, key)
+    (_, _, memory), played = jax.lax.scan(advance, begun, jnp.arange(num_decisions))
+    return played, memory.spent[0]
+
+
 def test_an_episode_of_certified_decisions_keeps_its_budget():
     """The model is right, so that a certified decision never brings the cost so far above the budget."""
     planner = make_planner(LAX, budget=0.5)
-    advance = eqx.filter_jit(lambda planner, key: planner.advance(planner.begin(key), 6))
+    advance = eqx.filter_jit(lambda planner, key: play(planner, key, 6))
     num_fallbacks = 0
     for seed in range(5):
-        episode, record = advance(planner, jax.random.key(seed))
-        spent = np.cumsum(record.cost)
-        np.testing.assert_allclose(episode.spent, spent[-1], rtol=1e-12)
-        assert np.all(spent[np.asarray(record.is_certified)] <= 0.5 + 1e-12)
-        assert np.all(record.pessimistic_cost[np.asarray(record.is_certified)] <= 0.5 + 1e-12)
+        played, known = advance(planner, jax.random.key(seed))
+        spent, said = np.cumsum(played.cost), played.decision
+        np.testing.assert_allclose(known, spent[-2], rtol=1e-12)
+        assert np.all(spent[np.asarray(said.is_certified)] <= 0.5 + 1e-12)
+        assert np.all(said.predicted_cost[np.asarray(said.is_certified)] <= 0.5 + 1e-12)
         # What the check compared is the cost so far and the plan's, whose first step is part of it.
-        assert np.all(record.pessimistic_cost >= spent - 1e-12)
-        np.testing.assert_allclose(record.next_state, record.state + record.action, rtol=0.0, atol=1e-12)
-        np.testing.assert_array_equal(record.state[1:], record.next_state[:-1])
-        np.testing.assert_array_equal(record.rewards[:, 0], record.action[:, 0])
-        num_fallbacks += int(np.sum(record.is_fallback))
+        assert np.all(said.predicted_cost >= spent - 1e-12)
+        np.testing.assert_allclose(played.next_state, played.state + played.action, rtol=0.0, atol=1e-12)
+        np.testing.assert_array_equal(played.state[1:], played.next_state[:-1])
+        np.testing.assert_array_equal(said.action, played.action)
+        num_fallbacks += int(np.sum(said.is_fallback))
     assert num_fallbacks > 0, "a search that does not mind the cost must have been stopped at times"
 
 
 def test_a_decision_by_hand():
-    """With 0.5 of 0.75 spent the elite (0.5, 0.75), at 0.25, replaces the best; its first push moves from 0 to 0.5."""
+    """With 0.5 of 0.75 spent the elite (0.5, 0.75), at 0.25, replaces the best; its first push is 0.5."""
     planner = make_planner(budget=0.75)
     elites = jnp.stack([as_plan(*elite) for elite in CANDIDATES["elites"]])
     best, value = as_plan(*CANDIDATES["best"]), jnp.asarray(7.0)
     found = Found(best, value, value, as_plan(*CANDIDATES["safest"]), value, Memory(best, elites))
 
-    def decide(planner, found):
-        with mock.patch.object(deciding, "search", lambda *_, **__: found):
-            return planner.decide(EpisodeState(jnp.zeros(1), memory_of(0.0), jnp.asarray(0.5), jax.random.key(0)))
+    def decide(planner, found, is_first):
+        memory = EpisodeMemory(memory_of(0.0), jnp.asarray(0.25), jax.random.key(0))
+        with mock.patch.object(planning_module, "search", lambda *_, **__: found):
+            # 0.25 before the last decision, and 0.25 by it.
+            by_env = jax.tree.map(lambda leaf: leaf[None], memory)
+            return planner.act(by_env, jnp.zeros((1, 1)), percept(0.25, is_first=is_first))
 
-    episode, decision = eqx.filter_jit(decide)(planner, found)
-    np.testing.assert_array_equal(decision.action, [0.5])
-    np.testing.assert_array_equal(episode.state, [0.5])
-    assert (decision.cost, decision.pessimistic_cost, decision.plan_value) == (0.0, 0.75, 7.0)
-    assert bool(decision.is_fallback)
-    assert bool(decision.is_certified)
-    assert episode.spent == 0.5
+    decision, memory = eqx.filter_jit(decide)(planner, found, jnp.asarray(False))
+    np.testing.assert_array_equal(decision.action, [[0.5]])
+    assert (decision.predicted_cost[0], decision.value[0]) == (0.75, 7.0)
+    assert bool(decision.is_fallback[0])
+    assert bool(decision.is_certified[0])
+    assert memory.spent[0] == 0.5
     # What was executed, not what the search preferred, is what the next decision starts from.
-    np.testing.assert_array_equal(episode.memory.best[:, 0], (0.5, 0.75))
-    np.testing.assert_array_equal(episode.memory.elites, elites)
+    np.testing.assert_array_equal(memory.search.best[0, :, 0], (0.5, 0.75))
+    np.testing.assert_array_equal(memory.search.elites[0], elites)
+    # With the first observation of another episode nothing is spent: the best is within the budget again.
+    decision, memory = eqx.filter_jit(decide)(planner, found, jnp.asarray(True))
+    np.testing.assert_array_equal(decision.action, [[1.0]])
+    assert (decision.predicted_cost[0], memory.spent[0]) == (0.75, 0.0)
 
 
 @pytest.mark.parametrize(
