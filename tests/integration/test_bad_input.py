@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import sys
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -14,7 +15,12 @@ from actsafe.training.presets import tiny
 from actsafe.training.run import RunFolder
 
 TINY = ("train", "--preset", "tiny")
-PLAINEST = ("--set", "planning.search.horizon=2", "planning.search.num_iterations=1", "planning.feedback_effort=null")
+PLAINEST = (
+    "--set",
+    "agent.planning.search.horizon=2",
+    "agent.planning.search.num_iterations=1",
+    "agent.planning.feedback_effort=null",
+)
 """Settings that compile fast, where the planner does not matter."""
 
 
@@ -46,8 +52,9 @@ def refused(actsafe):
         (("train", "--preset", "gp-pendlum"), "gp-pendulum"),
         ((*TINY, "--budgt", "1"), "--budget"),
         ((*TINY, "--confidence", "calibratd"), "calibrated"),
-        ((*TINY, "--set", "planning.search.horizn=3"), "planning.search.horizon"),
-        ((*TINY, "--set", "gp.kernel=matern"), "matern52"),
+        ((*TINY, "--set", "agent.planning.search.horizn=3"), "agent.planning.search.horizon"),
+        ((*TINY, "--set", "planning.search.horizon=3"), "agent.planning.search.horizon"),
+        ((*TINY, "--set", "agent.gp.kernel=matern"), "matern52"),
         (("reproduce", "gp-cartpol"), "gp-cartpole"),
         (("reproduce", "tiny", "--algorithms", "opx"), "opax"),
     ],
@@ -60,7 +67,8 @@ def test_an_unknown_name_is_answered_with_the_nearest(refused, arguments, neares
 def test_an_unknown_task_is_answered_with_the_nearest(refused, finished, tree_of):
     before = tree_of(finished)
     assert "'swing_up'" in refused("evaluate", finished, "--task", "swingup")
-    assert "--draws is for runs from pixels" in refused("evaluate", finished, "--draws")
+    assert "has no policy to draw from" in refused("evaluate", finished, "--draws")
+    assert "state vectors, which cannot be shown" in refused("evaluate", finished, "--predict", "x.gif")
     assert tree_of(finished) == before
 
 
@@ -68,22 +76,34 @@ def test_an_unknown_task_is_answered_with_the_nearest(refused, finished, tree_of
     ("arguments", "said"),
     [
         (("--budget", "-1"), "budget must be a finite number of at least 0, got -1"),
-        (("--problem", "cartpole_swingup"), "agents that learn from pixels"),
+        (("--env", "cartpole_swingup", "--out", "run"), "choose the agent with a world model"),
         (("--budget", "nan"), "budget must be a finite number"),
         (("--budget", "inf"), "budget must be a finite number"),
         (("--budget", "much"), "--budget"),
-        (("--process-noise", "-0.1"), "process_noise_std"),
-        (("--episodes", "0"), "at least 1 episode"),
+        (("--budget", "1_0"), "--budget: got '1_0'; expected a number"),
+        (("--set", "options.process_noise_std=-0.1", "--out", "run"), "process_noise_std"),
+        (("--episodes", "0"), "must have an episode, got 0"),
+        (("--expansion", "99999999999999999999"), "--expansion: got '99999999999999999999'; expected a whole number"),
         (("--seeds", "1", "1"), "seeds must be"),
         (("--seeds",), "seeds must be"),
-        (("--set", "schedule.num_seed_decisions=0"), "at least one transition"),
-        (("--set", "planning.search.horizon=2.5"), "planning.search.horizon must be a whole number, got 2.5"),
-        (("--set", "gp=3"), "gp"),
-        (("--set", "gp.fit=3"), "gp.fit must be an object"),
-        (("--set", "gp.noise_std=NaN"), "gp.noise_std must be a finite number"),
+        (("--seeds", "\N{ARABIC-INDIC DIGIT THREE}"), "--seeds: got '\N{ARABIC-INDIC DIGIT THREE}'; expected a whole"),
+        (("--seeds= 3",), "--seeds: got ' 3'; expected a whole number"),
+        (("--set", "schedule.seed_decisions=0", "--out", "run"), "seed_decisions"),
+        (("--set", "agent.planning.search.horizon=2.5"), "agent.planning.search.horizon must be a whole number"),
+        (
+            ("--set", "schedule.expansion=99999999999999999999999"),
+            "schedule.expansion must be a whole number of at most",
+        ),
+        (("--set", f"agent.gp.kernel={'[' * 5000}"), "nested too deeply"),
+        (("--set", f"agent.gp.kernel={'[' * 500}{']' * 500}"), "agent.gp.kernel"),
+        (("--set", "agent.gp=3"), "agent.gp"),
+        (("--set", "agent.gp.fit=3"), "agent.gp.fit must be an object"),
+        (("--set", "agent.gp.noise_std=NaN"), "agent.gp.noise_std must be a finite number"),
         (("--set", "horizon"), "expected KEY.PATH=VALUE"),
+        (("--set",), "--set got nothing; expected KEY.PATH=VALUE"),
         (("--multiplier", "2", "--confidence", "theory"), "expected one of the two"),
         (("--multiplier", "-2"), "confidence.value must be at least 0"),
+        (("--out", "/proc/nowhere/run"), "/proc/nowhere"),
     ],
 )
 def test_a_value_that_will_not_do_is_refused(refused, arguments, said):
@@ -148,37 +168,108 @@ class Still(Pendulum):
 
 
 @pytest.mark.parametrize(
-    ("problem", "said", "episodes_kept"),
+    ("problem", "said", "epochs_kept"),
     [
-        (NotANumber, "expected finite numbers", 0),
-        (Unbounded, "expected finite numbers", 0),
-        (NotANumberOnceItActs, "of episode 1 (seed 0); expected finite numbers", 1),
-        (Rewarding, "negative cost -0.25", 0),
+        (NotANumber, "expected a finite number", None),
+        (Unbounded, "expected a finite number", None),
+        (NotANumberOnceItActs, "in epoch 1: broken: the", 1),
+        (Rewarding, "is -0.25, expected a finite number of at least 0", None),
         (FastFromTheStart, "zero input) is not safe", 0),
     ],
 )
-def test_a_problem_that_is_none_is_refused(refused, monkeypatch, problem, said, episodes_kept):
+def test_a_problem_that_is_none_is_refused(refused, monkeypatch, problem, said, epochs_kept):
+    """Where its first step shows what is wrong, no folder is made."""
     monkeypatch.setitem(PROBLEMS, "broken", problem)
-    errors = refused(*TINY, *PLAINEST, "--problem", "broken", "--out", "run")
+    errors = refused(*TINY, *PLAINEST, "--env", "broken", "--out", "run")
     assert errors.startswith("error: ")
     assert said in errors
-    assert RunFolder.open(Path("run")).num_committed == episodes_kept
+    assert (RunFolder.open(Path("run")).num_committed if Path("run").exists() else None) == epochs_kept
 
 
 def test_a_system_that_never_moves_is_learned_all_the_same(actsafe, monkeypatch):
     monkeypatch.setitem(PROBLEMS, "still", Still)
-    code, _, errors = actsafe(*TINY, *PLAINEST, "--problem", "still", "--episodes", "1", "--out", "run")
+    code, _, errors = actsafe(*TINY, *PLAINEST, "--env", "still", "--episodes", "1", "--out", "run")
     assert code == 0, errors
     folder = RunFolder.open(Path("run"))
-    assert [row["exploration_cost"] for row in folder.rows("metrics")] == [0.0, 0.0]
-    states = folder.trajectory(1)["states"]
+    assert [row["max_cost"] for row in folder.rows("ledger")] == [0.0, 0.0]
+    states = folder.trajectory(1)["observation"]
     np.testing.assert_array_equal(states, np.broadcast_to([-1.0, 0.0, 0.0], states.shape))
-    assert np.all(np.isfinite(folder.trajectory(1)["pessimistic_costs"]))
+    assert np.all(np.isfinite(folder.trajectory(1)["predicted_cost"]))
 
 
-def test_evaluating_without_data_is_refused(refused):
-    RunFolder.create(Path("run"), tiny())
-    assert "no committed episode" in refused("evaluate", "run")
+def test_a_multiplier_for_an_agent_without_one_is_refused_by_the_name_that_was_typed(refused):
+    for option in (("--multiplier", "2"), ("--confidence", "theory")):
+        said = refused("train", "--preset", "vision-tiny", *option)
+        assert said.startswith(f"error: {option[0]} does not apply to vision-tiny")
+        assert len(said.splitlines()) == 1
+
+
+ARM = """
+import gymnasium
+import numpy as np
+
+
+class Arm(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-10.0, 10.0, (2,), np.float32)
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(2, np.float32), 0.0, False, False, {"speed": 0.0, "reach": 0.0}
+
+
+gymnasium.register("Arm-v0", Arm, max_episode_steps=20)
+"""
+BOTH = ("--set", 'options.cost_names=["speed", "reach"]')
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--env", "Arm-v0"), "module:Arm-v0"),
+        (("--env", "armless:Arm-v0"), "the module armless"),
+        (("--env", "arm:Arm-v0"), "budget: 'arm:Arm-v0' does not say what it allows"),
+        (("--env", "arm:Arm-v0", "--budget", 1), "['reach', 'speed']: name those with cost_names"),
+        (("--env", "arm:Arm-v0", "--budget", 1, "--preset", "vision-tiny"), "--set observation=state"),
+        (("--env", "arm:Arm-v0", "--budget", 1, 2, "--preset", "own-gp", *BOTH), "add the costs up in the environment"),
+        (("--env", "arm:Arm-v0", "--budget", 1, 2, 3, *BOTH), "one for each of the costs"),
+    ],
+)
+def test_the_first_tries_with_an_environment_of_ones_own(refused, monkeypatch, options, said):
+    """Each is told what to write, and leaves nothing behind: not even where a cost is missing from the first step."""
+    Path("arm.py").write_text(ARM)
+    monkeypatch.syspath_prepend(str(Path.cwd()))
+    errors = refused("train", *options, "--out", "run")
+    assert said in errors
+    assert len(errors.splitlines()) == 1
+    assert not Path("run").exists()
+
+
+def test_a_logger_that_is_not_there_is_missed_before_a_folder_is_made(refused, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    assert "pip install 'actsafe[tensorboard]'" in refused(*TINY, "--log", "tensorboard")
+    assert not list(Path().iterdir())
+
+
+def test_output_that_cannot_be_written_is_told_in_a_line(start):
+    """A full disk, and no standard output at all."""
+    with open("/dev/full", "w") as full:
+        process = start(*TINY, "--dry-run", stdout=full)
+        _, errors = process.communicate(timeout=120)
+    assert (process.returncode, len(errors.splitlines())) == (2, 1)
+    assert "could not be written (No space left on device)" in errors
+    program = "import sys; sys.stdout = None; from actsafe.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    process = start(*TINY, "--dry-run", program=("-c", program))
+    _, errors = process.communicate(timeout=120)
+    assert (process.returncode, errors) == (0, "")
+
+
+def test_evaluating_without_data_is_refused(refused, tiny_run):
+    RunFolder.create(Path("run"), tiny(), RunFolder.open(tiny_run).spec)
+    assert "no committed epoch" in refused("evaluate", "run")
     assert "no exploration episode" in refused("plot", "run")
 
 
@@ -219,6 +310,7 @@ def test_files_that_are_no_runs_are_left_alone(refused):
         (lambda config: {**config, "config": []}, "cannot be used"),
         (lambda config: {**config, "config": {**config["config"], "surprise": 1}}, "unknown setting 'surprise'"),
         (lambda config: {**config, "config": {**config["config"], "seeds": "all"}}, "seeds must be a list"),
+        (lambda config: {"schema": 1, "kind": "gp", "config": {}}, "was made by actsafe 0.1"),
         (lambda config: "{ not JSON", "damaged"),
     ],
 )
@@ -232,7 +324,7 @@ def test_a_config_that_cannot_be_read_is_refused(refused, finished, tree_of, com
 
 
 def test_a_trajectory_that_was_cut_short_is_named(refused, finished):
-    path = finished / "episodes" / "0001" / "trajectory.npz"
+    path = finished / "epochs" / "0001" / "trajectory.npz"
     path.write_bytes(path.read_bytes()[:200])
     said = refused("plot", finished)
     assert f"{path} cannot be read" in said
@@ -242,7 +334,7 @@ def test_a_trajectory_that_was_cut_short_is_named(refused, finished):
 def test_a_full_disk_stops_a_run_that_can_go_on_later(
     refused, actsafe, unfinished, tiny_run, tree_of, assert_same_run, monkeypatch
 ):
-    before = tree_of(unfinished / "episodes")
+    before = tree_of(unfinished / "epochs")
     real_fsync, calls = os.fsync, []
 
     def fsync(descriptor: int) -> None:
@@ -256,7 +348,7 @@ def test_a_full_disk_stops_a_run_that_can_go_on_later(
         errors = refused("resume", unfinished)
     assert "the disk is full" in errors
     assert "actsafe resume" in errors
-    assert tree_of(unfinished / "episodes") == before
+    assert tree_of(unfinished / "epochs") == before
 
     assert actsafe("resume", unfinished)[0] == 0
     assert_same_run(unfinished, tiny_run)
@@ -264,7 +356,7 @@ def test_a_full_disk_stops_a_run_that_can_go_on_later(
 
 def test_a_disk_that_takes_no_more_bytes(start, unfinished, tree_of):
     """A real limit of the system on the size of files."""
-    before = tree_of(unfinished / "episodes")
+    before = tree_of(unfinished / "epochs")
     program = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)); "
         "from actsafe.cli.main import main; sys.exit(main(sys.argv[1:]))"
@@ -272,6 +364,6 @@ def test_a_disk_that_takes_no_more_bytes(start, unfinished, tree_of):
     process = start("resume", unfinished, program=("-W", "ignore", "-c", program))
     _, errors = process.communicate(timeout=600)
     assert process.returncode == 2, errors
-    assert "could not be written (File too large)" in errors
+    assert "was not written" in errors and "(File too large)" in errors
     assert "Traceback" not in errors
-    assert tree_of(unfinished / "episodes") == before
+    assert tree_of(unfinished / "epochs") == before

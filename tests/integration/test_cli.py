@@ -17,7 +17,7 @@ from actsafe.cli import demo as demo_command
 from actsafe.cli import doctor, progress, tables
 from actsafe.cli.intervals import bootstrap_interval
 from actsafe.cli.main import COMMANDS
-from actsafe.training import presets, provenance, results
+from actsafe.training import provenance, results
 from actsafe.training.config import Config
 from actsafe.training.presets import PRESETS, own_state, tiny
 from actsafe.training.run import RunFolder
