@@ -17,12 +17,11 @@ from actsafe.cli import demo as demo_command
 from actsafe.cli import doctor, progress, tables
 from actsafe.cli.intervals import bootstrap_interval
 from actsafe.cli.main import COMMANDS
-from actsafe.training import provenance, results
+from actsafe.training import provenance
 from actsafe.training.config import Config
 from actsafe.training.presets import PRESETS, own_state, tiny
 from actsafe.training.run import RunFolder
 from actsafe.training.runner import Trainer
-from actsafe.training.storage import StorageError
 
 
 @pytest.fixture(autouse=True)
@@ -120,7 +119,9 @@ def test_train_chooses_a_free_folder(actsafe, tiny_run):
     code, output, errors = actsafe("train", "--preset", "tiny")
     assert code == 0, errors
     assert "ActSafe on pendulum: 2 episodes, cost 0 in every one" in output
-    assert "epoch 2 of 2  expansion  return -372  cost 0" in output, "a line per epoch where there is no terminal"
+    assert re.search(r"epoch 2 of 2  expansion  return -\d+  cost 0  ", output), (
+        "a line per epoch where there is no terminal"
+    )
     made = Path("runs/pendulum-actsafe-2")
     assert (made / "metrics.jsonl").read_bytes() == (tiny_run / "metrics.jsonl").read_bytes()
 
@@ -229,11 +230,12 @@ def test_demo_says_what_it_found_and_is_honest_about_it(actsafe, tiny_run, monke
     assert code == 1
     assert "holds a finished demo" in output
     assert "2 episodes, cost 0 in every one" in output
-    assert "swing_up after epoch 2: return -281, cost 0, 0 of 1 over budget, 0 of 1 ended at the goal" in output
+    evaluation = RunFolder.open(tiny_run).rows("metrics")[-1]["evaluation"]
+    found = f"swing_up after epoch 2: return {evaluation['swing_up']['return']:.3g}"
+    assert f"{found}, cost 0, 0 of 1 over budget, 0 of 1 ended at the goal" in output
     assert "The demo did not succeed: it is not upright." in output
     assert Path("demo/phase_plane.png").is_file() and Path("demo/swing_up.png").is_file()
 
-    evaluation = RunFolder.open(tiny_run).rows("metrics")[-1]["evaluation"]
     evaluation["swing_up"] |= {"goals": 1}
     alter(Path("demo/actsafe"), 2, "metrics", evaluation=evaluation)
     code, output, _ = actsafe("demo", "--no-comparison")
@@ -244,7 +246,7 @@ def test_demo_says_what_it_found_and_is_honest_about_it(actsafe, tiny_run, monke
     alter(Path("demo/actsafe"), 2, "metrics", evaluation=evaluation)
     code, output, _ = actsafe("demo", "--no-comparison")
     assert code == 1
-    assert "return -281, cost 0.125, 1 of 1 over budget, 1 of 1 ended at the goal" in output
+    assert f"{found}, cost 0.125, 1 of 1 over budget, 1 of 1 ended at the goal" in output
     assert "The demo did not succeed: there was cost." in output
 
     alter(Path("demo/actsafe"), 1, "ledger", mean_cost=0.5, max_cost=0.5, num_over=1)
@@ -302,37 +304,6 @@ def test_reproduce_resumes_writes_results_and_figures(actsafe, unfinished):
         "summary.png",
         "ledger_actsafe.png",
     }
-
-
-def test_results_replace_the_same_seed_and_keep_the_others(tiny_run, tree_of):
-    path = Path("results.json")
-    (entry,) = results.entries(RunFolder.open(tiny_run))
-    others = [
-        {**entry, "seed": 1},
-        {**entry, "algorithm": "opax", "exploration_cost": [0.0, 2.0], "upright": [None, True]},
-    ]
-    results.merge(path, [entry, *others], command="first", kind=results.GP, reference={"swing_up": -177.0})
-    changed = {**entry, "exploration_cost": [0.0, 0.5], "settings": {**entry["settings"], "budget": 1.0}}
-    content = results.merge(path, [changed], command="second", kind=results.GP)
-
-    assert content == json.loads(path.read_text())
-    assert [(run["algorithm"], run["seed"]) for run in content["runs"]] == [("actsafe", 0), ("actsafe", 1), ("opax", 0)]
-    assert content["command"] == "second"
-    assert content["reference"] == {"swing_up": -177.0}
-    summary = content["summary"]["actsafe"]
-    assert (summary["seeds"], summary["episodes"], summary["episodes_over_budget"]) == (2, 4, 1)
-    assert (summary["seeds_with_violation"], summary["total_cost_max"], summary["different_settings"]) == (1, 0.5, 2)
-    assert content["summary"]["opax"]["upright"] == 1
-    assert [path.name for path in Path().iterdir()] == ["results.json"], "written in one step"
-
-
-@pytest.mark.parametrize("content", ["[]", "{}", '{"schema": 99, "runs": []}', "not JSON"])
-def test_results_of_another_kind_are_not_overwritten(tiny_run, content):
-    path = Path("results.json")
-    path.write_text(content)
-    with pytest.raises(StorageError):
-        results.merge(path, results.entries(RunFolder.open(tiny_run)), command="", kind=results.GP)
-    assert path.read_text() == content
 
 
 def test_doctor_finds_a_sound_installation_and_times_a_plan(actsafe):

@@ -117,6 +117,10 @@ class GPAgentSettings(AgentSettings):
                 f"cost_names: got {list(spec.cost_names)}, but plans of a Gaussian-process agent keep to one budget; "
                 "name one cost, add the costs up in the environment, or choose the agent with a world model"
             )
+        if schedule.seed_decisions < 1:
+            raise ValueError(
+                f"schedule.seed_decisions must be at least 1, got {schedule.seed_decisions}: the first model needs data"
+            )
         if len(spec.observation_shape) != 1:
             raise ValueError(
                 f"observation: got images of shape {spec.observation_shape}, but a Gaussian process needs the state; "

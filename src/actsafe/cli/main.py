@@ -30,7 +30,7 @@ COMMANDS: Mapping[str, str] = {
     "certify": "Write down what a run's policy promises, what that rests on, and what it does not promise.",
     "verify": "Compare a certificate with the run that it is about, field by field.",
     "report": "Write one page about one or more runs: the verdict, what it rests on, and what is not known.",
-    "plot": "Draw the figures of one or more runs.",
+    "plot": "Draw the figures of one or more runs in one environment, or those of a results file.",
     "reproduce": "Run an experiment of the paper: every algorithm, every seed, one results file.",
     "play": "Record a short video of a task: a random policy, none at all, or your own.",
     "theorem": "Try the paper's theorem: is the idealised algorithm safe in every episode, and what does it find?",

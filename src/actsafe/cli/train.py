@@ -1,6 +1,7 @@
 """`actsafe train`."""
 
 import contextlib
+import copy
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -172,9 +173,9 @@ class Train:
             require_known("preset", name, PRESETS)
             plain = PRESETS[name]().to_json()
             if self.env not in (None, plain["env"]):
-                plain |= OF_AN_ENV
+                plain |= copy.deepcopy(OF_AN_ENV)
             return plain
-        plain = {"env": self.env, **OF_AN_ENV}
+        plain = {"env": self.env, **copy.deepcopy(OF_AN_ENV)}
         if self.algorithm is not None:
             plain["algorithm"] = self.algorithm
         if self.budget is not None:
