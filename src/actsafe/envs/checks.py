@@ -33,7 +33,7 @@ def check_action(action: Any, space: gymnasium.Space) -> npt.NDArray[np.float64]
 
 
 def refuse_options(options: dict[str, Any] | None) -> None:
-    """Nothing, or ValueError: an option that is silently ignored would look as if it had been heard."""
+    """Raise ValueError where there are options: one that is ignored would look as if it had been heard."""
     if options:
         raise ValueError(f"reset options: got {sorted(options)}, expected none; pass options to the constructor.")
 
@@ -48,7 +48,7 @@ def copy_seeds(seed: int | Sequence[int | None] | None, num_envs: int) -> list[i
 
 
 def require_known_options(options: Iterable[str], *takers: Callable[..., Any]) -> None:
-    """Nothing, or ValueError that names the option nearest to one that none of `takers` has."""
+    """Raise ValueError for an option that none of `takers` has, with the nearest that one has."""
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     parameters = [each for taker in takers for each in inspect.signature(taker).parameters.values()]
     names = list(dict.fromkeys(each.name for each in parameters if each.kind in kinds))
