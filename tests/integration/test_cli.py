@@ -277,35 +277,6 @@ def alter(run: Path, epoch: int, what: str, **changes: object) -> None:
     manifest.write_text(json.dumps(content))
 
 
-def test_reproduce_resumes_writes_results_and_figures(actsafe, unfinished):
-    shutil.copytree(unfinished, "out/actsafe")
-    arguments = ("reproduce", "tiny", "--algorithms", "actsafe", "--out", "out", "--results", "results/tiny.json")
-    code, output, errors = actsafe(*arguments)
-    assert code == 0, errors
-    assert "0 of 2" in output
-    content = json.loads(Path("results/tiny.json").read_text())
-    assert content.keys() == {"schema", "command", "machine", "notes", "summary", "reference", "runs"}
-    assert content["command"] == " ".join(("actsafe", *arguments))
-    (run,) = content["runs"]
-    assert (run["algorithm"], run["problem"], run["seed"]) == ("actsafe", "pendulum", 0)
-    assert run["settings"] == tiny().to_json()
-    for key in ("exploration_cost", "swing_up_return", "keep_down_return", "upright", "swing_up_cost"):
-        assert len(run[key]) == 2, key
-    for key in ("exploration_inner_cost", "confidence_multiplier", "fallbacks", "uncertified"):
-        assert len(run[key]) == 2, key
-    assert run["seconds"] == run["seconds_batch"] / run["seeds_in_batch"]
-    assert content["summary"]["actsafe"]["episodes_over_budget"] == 0
-    reference = content["reference"]["swing_up"]
-    assert len(reference["constrained"]["returns"]) == reproduce.REFERENCE_EPISODES
-    assert max(reference["constrained"]["costs"]) == 0.0
-    assert reference["constrained"]["median_return"] > run["swing_up_return"][-1], "knowing the truth is better"
-    assert {path.name for path in Path("out/figures").iterdir()} == {
-        "phase_plane.png",
-        "summary.png",
-        "ledger_actsafe.png",
-    }
-
-
 def test_doctor_finds_a_sound_installation_and_times_a_plan(actsafe):
     code, output, _ = actsafe("doctor")
     assert code == 0, output

@@ -1,18 +1,23 @@
 """`actsafe reproduce` from pixels: what is missing is trained, and one results file has all."""
 
+import copy
 import json
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from actsafe.agents.algorithms import ALGORITHMS
-from actsafe.cli.reproduce import Reproduce, algorithm_table, quick
+from actsafe.cli.reproduce import REFERENCE_EPISODES, Reproduce, algorithm_table, quick
 from actsafe.cli.working import console
+from actsafe.training import results
 from actsafe.training.presets import PRESETS
+from actsafe.training.run import RunFolder
 from actsafe.training.settings import ConfigError
+from actsafe.training.storage import StorageError
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "vision_results.sh"
 SETTINGS = [
@@ -133,3 +138,79 @@ def test_the_table_says_how_many_decisions_had_no_certified_plan(capsys):
     assert "9 of 10" in printed and "(-162, -158)" in printed
     console().print(algorithm_table({"actsafe": {**row, "share_uncertified": None}}, "reach"))
     assert "certified" not in capsys.readouterr().out, "where nothing is checked, nothing is claimed"
+
+
+def test_a_run_that_was_stopped_is_carried_on_and_told_in_full(actsafe, unfinished, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(unfinished, "out/actsafe")
+    arguments = ("reproduce", "tiny", "--algorithms", "actsafe", "--out", "out", "--results", "results/tiny.json")
+    code, output, errors = actsafe(*arguments)
+    assert code == 0, errors
+    assert "0 of 2" in output
+    content = json.loads(Path("results/tiny.json").read_text())
+    assert content.keys() == {"schema", "command", "machine", "notes", "summary", "reference", "runs"}
+    assert content["command"] == " ".join(("actsafe", *arguments))
+    (run,) = content["runs"]
+    assert (run["algorithm"], run["env"], run["task"], run["seed"]) == ("actsafe", "pendulum", "swing_up", 0)
+    assert run["settings"] == PRESETS["tiny"]().to_json()
+    assert len(run["epochs"]) == 2
+    for epoch in run["epochs"]:
+        assert epoch["mean_cost"] == epoch["max_cost"] == {"cost": 0.0}
+        assert set(epoch["evaluation"]) == {"swing_up", "keep_down"}
+        assert all(found["goals"] == 0 for found in epoch["evaluation"].values())
+        assert epoch["evaluation"]["swing_up"]["costs"] == {"cost": 0.0}
+        assert (epoch["num_decisions"], len(epoch["multiplier"])) == (50, 3)
+        assert epoch["num_fallbacks"] >= 0 and epoch["num_uncertified"] >= 0 and epoch["inner_cost"] == 0.0
+    assert run["seconds"] > 0 and run["seeds_in_batch"] == 1
+    assert content["summary"]["actsafe"]["costs"]["cost"]["episodes_over"] == 0
+    reference = content["reference"]["tasks"]["swing_up"]
+    assert len(reference["constrained"]["returns"]) == REFERENCE_EPISODES
+    assert max(reference["constrained"]["costs"]) == 0.0
+    last = run["epochs"][-1]["evaluation"]["swing_up"]["return"]
+    assert reference["constrained"]["median_return"] > last, "knowing the truth is better"
+    names = {"phase_plane.png", "summary.png", "ledger.png", "swing_up.png"}
+    assert {path.name for path in Path("out/figures").iterdir()} == names
+
+    code, output, errors = actsafe("plot", "results/tiny.json", "--out", "again")
+    assert code == 0, errors
+    assert {path.name for path in Path("again").iterdir()} == {"summary.png", "ledger.png"}
+    code, _, errors = actsafe("plot", "results/tiny.json", "--seed", "0")
+    assert code == 2
+    assert "is a results file, which has no trajectories" in errors
+
+
+def test_results_replace_the_same_seed_and_keep_the_others(tiny_run, tmp_path):
+    path = tmp_path / "new" / "results.json"
+    (entry,) = results.entries(RunFolder.open(tiny_run))
+
+    def changed(**changes):
+        run = copy.deepcopy(entry)
+        run["epochs"][-1] |= {name: {"cost": value} for name, value in changes.items()}
+        return run
+
+    opax = {**changed(mean_cost=2.0, max_cost=2.0, episodes_over=1), "algorithm": "opax"}
+    opax["epochs"][-1]["evaluation"]["swing_up"]["goals"] = 1
+    results.merge(path, [entry, {**entry, "seed": 1}, opax], command="first", reference={"num_episodes": 3})
+    costly = changed(mean_cost=0.5, max_cost=0.5, episodes_over=1)
+    costly["settings"] = {**entry["settings"], "budget": 1.0}
+    content = results.merge(path, [costly], command="second")
+
+    assert content == json.loads(path.read_text())
+    assert [(run["algorithm"], run["seed"]) for run in content["runs"]] == [("actsafe", 0), ("actsafe", 1), ("opax", 0)]
+    assert content["command"] == "second"
+    assert content["reference"] == {"num_episodes": 3}
+    summary = content["summary"]["actsafe"]
+    paid = summary["costs"]["cost"]
+    assert (summary["seeds"], paid["episodes"], paid["episodes_over"]) == (2, 4, 1)
+    assert (paid["seeds_over"], paid["total_cost_max"], summary["different_settings"]) == (1, 0.5, 2)
+    assert content["summary"]["opax"]["evaluation"]["swing_up"]["goals"] == 1
+    assert [path.name for path in path.parent.iterdir()] == ["results.json"], "written in one step"
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", '{"schema": 99, "runs": []}', '{"schema": 1, "runs": []}', "not JSON"])
+def test_results_of_another_kind_are_not_overwritten(tiny_run, tmp_path, content):
+    path = tmp_path / "results.json"
+    path.write_text(content)
+    with pytest.raises(StorageError):
+        results.merge(path, results.entries(RunFolder.open(tiny_run)), command="")
+    assert path.read_text() == content
