@@ -245,6 +245,10 @@ def read(path: Path) -> dict[str, Any]:
             f"{path} has results schema {schema}, of actsafe 0.1, whose entries mean something else. It is left as it "
             "is: name another file with --results, and `actsafe reproduce` makes it anew"
         )
+    try:
+        summarise(content["runs"])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise StorageError(f"{path} is damaged ({error!r}); restore it from a copy, or make it anew") from error
     return content
 
 

@@ -195,6 +195,25 @@ def test_what_does_not_belong_together_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
+    "break_it",
+    [
+        lambda run: run.pop("budgets"),
+        lambda run: run["epochs"][0].pop("max_cost"),
+        lambda run: run["epochs"][1]["mean_cost"].update(near="much"),
+        lambda run: run.update(epochs=7),
+    ],
+)
+def test_a_damaged_file_is_told_in_one_line(tmp_path, break_it):
+    path = tmp_path / "results.json"
+    results.merge(path, results.entries(make_folder()), command="")
+    content = json.loads(path.read_text())
+    break_it(content["runs"][0])
+    path.write_text(json.dumps(content))
+    with pytest.raises(StorageError, match=r"results\.json is damaged"):
+        results.read(path)
+
+
+@pytest.mark.parametrize(
     ("content", "message"),
     [
         ({"schema": 1, "runs": []}, "has results schema 1, of actsafe 0.1"),
