@@ -1,6 +1,7 @@
 """A request to stop is met, whatever Python is doing when it comes."""
 
 import gc
+import importlib
 import signal
 import sys
 import time
@@ -45,6 +46,18 @@ def test_what_is_raised_while_garbage_is_collected_is_not_lost(capsys):
     finally:
         gc.callbacks.remove(callback)
     assert capsys.readouterr().err == ""
+
+
+def test_an_import_is_finished_first(tmp_path, monkeypatch):
+    """What is raised while an extension in C++ is imported may abort the process."""
+    (tmp_path / "stopping_in_the_middle.py").write_text(
+        "import signal, time\nsignal.raise_signal(signal.SIGINT)\ntime.sleep(0.2)\nis_whole = True\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(Stopped), StopRequests():
+        importlib.import_module("stopping_in_the_middle")
+        time.sleep(5.0)
+    assert sys.modules.pop("stopping_in_the_middle").is_whole
 
 
 def test_other_exceptions_that_cannot_be_raised_are_told_as_ever(monkeypatch):

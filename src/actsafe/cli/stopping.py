@@ -28,7 +28,7 @@ class StopRequests:
     """A context in which a request to stop raises `Stopped`: at once, or, if `is_patient`, at the next `check`.
 
     A patient one raises at the second request. Python drops what is raised while it collects garbage, where JAX runs
-    code of its own: there the request is made again as soon as that is over.
+    code of its own: there the request is made again as soon as that is over, and so it is after an import.
     """
 
     SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -60,6 +60,9 @@ class StopRequests:
             raise Stopped(self._noted)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
+        if _is_importing(frame):
+            _request_again(number)
+            return
         is_first, self._noted = self._noted is None, number
         if not (self._is_patient and is_first):
             raise Stopped(number)
@@ -68,8 +71,22 @@ class StopRequests:
     def _raise_again(self, unraisable: Any) -> None:
         if isinstance(unraisable.exc_value, Stopped):
             # From here it would be raised here, and dropped again.
-            again = threading.Timer(0.02, _thread.interrupt_main, [unraisable.exc_value.signal_number])
-            again.daemon = True
-            again.start()
+            _request_again(unraisable.exc_value.signal_number)
         else:
             self._hook(unraisable)
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Whether a module is being imported: what is raised in the middle of one in C++ may abort the process."""
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _request_again(number: int) -> None:
+    """Make the request once more, in a moment."""
+    again = threading.Timer(0.03, _thread.interrupt_main, [number])
+    again.daemon = True
+    again.start()
