@@ -131,6 +131,11 @@ class GPAgentSettings(AgentSettings):
                 f"{spec.name}: its budget of {spec.problem.budget:g} is for {spec.problem.num_decisions} decisions, of "
                 "which a planner sees too few ahead to keep it; choose the agent with a world model, or another problem"
             )
+        if schedule.seed_decisions < 1:
+            raise ValueError(
+                f"schedule.seed_decisions: got {schedule.seed_decisions}, but a Gaussian process needs data before it "
+                "can plan; use at least 1"
+            )
         return GPAgent(spec, algorithm, self, schedule)
 
 

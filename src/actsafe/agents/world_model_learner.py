@@ -117,7 +117,7 @@ class WorldModelLearner:
         # The environments of a seed follow each other.
         rows = jax.tree.map(lambda leaf: leaf.reshape(self._num_seeds, self._num_envs, *leaf.shape[1:]), replay.rows)
 
-        def one(state: Any, rows: Any, sample_key: PRNGKeyArray, update_key: PRNGKeyArray) -> tuple[Any, Sums]:
+        def one(state: Any, rows: Any, sample_key: PRNGKeyArray, update_key: PRNGKeyArray) -> tuple[Any, Any]:
             own = Replay(rows, replay.position, replay.count)
             # With these keys `sample_many` would draw the same: both kinds of replay give the same batches.
             draws = jax.random.split(sample_key, self.num_updates)
@@ -129,7 +129,7 @@ class WorldModelLearner:
     def _learn_from_host(self, source: Any, state: Any) -> tuple[Any, Sums]:
         rows, rewards, update_keys, phase = source
 
-        def one(state: Any, update_key: PRNGKeyArray) -> tuple[Any, Sums]:
+        def one(state: Any, update_key: PRNGKeyArray) -> tuple[Any, Any]:
             return self._scan(state, lambda drawn: drawn, rows, rewards, update_key, phase)
 
         return over_seeds(one, 1)(state, update_keys)

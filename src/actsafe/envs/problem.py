@@ -51,6 +51,7 @@ class ProblemBatch(EnvBatch):
             task=single.task,
             tasks=tuple(problem.tasks),
             observation_dtype=str(single.observation_space.dtype),
+            is_compiled=True,
             problem=None if is_pixels else problem,
         )
         self._num_samples = num_samples

@@ -31,6 +31,8 @@ class EnvSpec(NamedTuple):
     action_dtype: str = "float32"
     observation_dtype: str = "float32"
     """uint8 for pixels (height, width, 3), float32 or float64 for vectors."""
+    is_compiled: bool = False
+    """Whether the environments advance inside compiled programs, and decisions are made there too."""
     task: str = "task"
     """The task whose reward `TimeStep.reward` is."""
     tasks: tuple[str, ...] = ("task",)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from actsafe.agents.phases import Phase
+from actsafe.evidence.binomial import Interval, clopper_pearson
 
 
 def is_over(cost: float | None, budget: float) -> bool:
@@ -142,6 +143,11 @@ class Violations:
     num_epochs: int
     num_epochs_over: int
     """Epochs whose mean cost is over the budget, or not known."""
+    interval: Interval = dataclasses.field(init=False)
+    """Exact bounds on the probability that an episode is over (Clopper and Pearson, 95 %)."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "interval", clopper_pearson(self.num_over, self.num_episodes))
 
 
 def violations(rows: Iterable[LedgerRow]) -> list[Violations]:

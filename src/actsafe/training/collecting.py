@@ -97,29 +97,74 @@ def _to_time_axis(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: np.moveaxis(np.asarray(leaf), 0, 2), tree)
 
 
+class Decider:
+    """Compiled decisions about what is seen on the host, by a policy of every seed."""
+
+    def __init__(
+        self, observe: Callable[[Any], Array], num_envs: int, num_seeds: int, *, is_shared: bool = True
+    ) -> None:
+        """`num_envs` are those of a seed. `observe` makes observations of a view, and is compiled. With `is_shared`
+        threads share the observations where that pays, and encode them in parts."""
+        self._observe, self._num_envs, self._num_seeds = observe, num_envs, num_seeds
+        self._whole = eqx.filter_jit(self._decided)
+        self._act = eqx.filter_jit(self._acted)
+        self._begin = eqx.filter_jit(
+            over_seeds(lambda policy, key: policy.begin(num_envs, key), num_seeds), donate="none"
+        )
+        self._encode = eqx.filter_jit(self._encoded)
+        # A compiled call draws its frames one after the other on a CPU: there, threads share them.
+        num_threads = min(num_cores(), num_envs) if is_shared and prefers_products() and num_seeds == 1 else 1
+        self._sharing = Sharing(num_threads, "encoding") if num_threads > 1 else None
+
+    def begin(self, policy: Policy, keys: Key[Array, " seed"]) -> Any:
+        """The memory before the first decision."""
+        return self._begin(policy, keys)
+
+    def decide(self, policy: Policy, memory: Any, time_step: TimeStep) -> tuple[Any, Decision, Any]:
+        """The observations, a decision (seed, environment) about each, and the memory after it."""
+        percept = jax.tree.map(self.by_seed, _percept(time_step))
+        if self._sharing is None:
+            return self._whole(policy, memory, time_step.view, percept)
+        shared = self._sharing(lambda own: jax.tree.map(np.asarray, self._encode(policy, own)), time_step.view)
+        observation, encoded = shared
+        return observation, *self._act(policy, memory, encoded[None], percept)
+
+    def by_seed(self, leaf: Any) -> Any:
+        """Environments of all seeds, in the order of seeds, as (seed, environment)."""
+        return leaf.reshape(self._num_seeds, self._num_envs, *leaf.shape[1:])
+
+    def _encoded(self, policy: Policy, view: Any) -> tuple[Array, Array]:
+        """Observations of one seed, and what the policy makes of them."""
+        observation = self._observe(view)
+        return observation, over_seeds(lambda own, seen: own.encode(seen), 1)(policy, observation[None])[0]
+
+    def _decided(self, policy: Policy, memory: Any, view: Any, percept: Percept) -> tuple[Array, Decision, Any]:
+        observation = self._observe(view)
+
+        def one(policy: Policy, memory: Any, seen: Array, percept: Percept) -> Any:
+            return policy.act(memory, policy.encode(seen), percept)
+
+        of_all = over_seeds(one, self._num_seeds)
+        return observation, *of_all(policy, memory, self.by_seed(observation), percept)
+
+    def _acted(self, policy: Policy, memory: Any, encoded: Array, percept: Percept) -> tuple[Decision, Any]:
+        return over_seeds(lambda own, *rest: own.act(*rest), self._num_seeds)(policy, memory, encoded, percept)
+
+
 class HostCollector:
     """Environments on the host. A tick waits for its actions alone: what was seen is fetched later."""
 
     def __init__(self, envs: EnvBatch, num_seeds: int) -> None:
-        self._envs, self._num_seeds = envs, num_seeds
-        self._num_envs = envs.num_envs // num_seeds
+        self._envs = envs
+        self._decider = Decider(envs.observe, envs.num_envs // num_seeds, num_seeds)
         self._seed: int | None = None
         self._memory: Any = None
         self._actions = np.zeros((envs.num_envs, envs.spec.action_dim), np.float32)
-        self._whole = eqx.filter_jit(self._decided)
-        self._act = eqx.filter_jit(self._acted)
-        self._begin = eqx.filter_jit(
-            over_seeds(lambda policy, key: policy.begin(self._num_envs, key), num_seeds), donate="none"
-        )
-        self._encode = eqx.filter_jit(self._encoded)
-        # A compiled call draws its frames one after the other on a CPU: there, threads share them.
-        num_threads = min(num_cores(), self._num_envs) if prefers_products() and num_seeds == 1 else 1
-        self._sharing = Sharing(num_threads, "encoding") if num_threads > 1 else None
 
     def begin(self, policy: Policy, seeds: list[int], keys: Key[Array, " seed"]) -> None:
         # The batch draws the seeds of its environments from one number.
         self._seed = seeds[0] if len(seeds) == 1 else int(np.random.SeedSequence(seeds).generate_state(1)[0])
-        self._memory = self._begin(policy, keys)
+        self._memory = self._decider.begin(policy, keys)
         self._actions = np.zeros_like(self._actions)
 
     def collect(self, policy: Policy, num_ticks: int) -> Block:
@@ -127,7 +172,7 @@ class HostCollector:
         for _ in range(num_ticks):
             time_step = self._advance()
             led_here.append(np.where(time_step.is_first[:, None], np.float32(0.0), self._actions))
-            observation, decision, self._memory = self._decide(policy, time_step)
+            observation, decision, self._memory = self._decider.decide(policy, self._memory, time_step)
             if isinstance(observation, jax.Array):
                 observation.copy_to_host_async()
             self._actions = np.asarray(decision.action).reshape(self._actions.shape)
@@ -143,7 +188,7 @@ class HostCollector:
 
     def _block(self, steps: list[TimeStep], observations: list[Any], led_here: list[Any], said: list[Any]) -> Block:
         def stacked(values: list[Any]) -> np.ndarray:
-            return self._by_seed(np.stack(values, axis=1))
+            return self._decider.by_seed(np.stack(values, axis=1))
 
         info = {name: stacked([step.info[name] for step in steps]) for name in steps[0].info}
         return Block(
@@ -158,41 +203,11 @@ class HostCollector:
             decisions=_to_time_axis(jax.tree.map(lambda *leaves: np.stack(leaves), *said)) if said else {},
         )
 
-    def _by_seed(self, leaf: Any) -> Any:
-        """Environments of all seeds, in the order of seeds, as (seed, environment)."""
-        return leaf.reshape(self._num_seeds, self._num_envs, *leaf.shape[1:])
-
     def _advance(self) -> TimeStep:
         if self._seed is None:
             return self._envs.step(self._actions)
         seed, self._seed = self._seed, None
         return self._envs.reset(seed)
-
-    def _decide(self, policy: Policy, time_step: TimeStep) -> tuple[Any, Decision, Any]:
-        percept = jax.tree.map(self._by_seed, _percept(time_step))
-        if self._sharing is None:
-            return self._whole(policy, self._memory, time_step.view, percept)
-        shared = self._sharing(lambda own: jax.tree.map(np.asarray, self._encode(policy, own)), time_step.view)
-        observation, encoded = shared
-        decision, memory = self._act(policy, self._memory, encoded[None], percept)
-        return observation, decision, memory
-
-    def _encoded(self, policy: Policy, view: Any) -> tuple[Array, Array]:
-        """Observations of one seed, and what the policy makes of them."""
-        observation = self._envs.observe(view)
-        return observation, over_seeds(lambda own, seen: own.encode(seen), 1)(policy, observation[None])[0]
-
-    def _decided(self, policy: Policy, memory: Any, view: Any, percept: Percept) -> tuple[Array, Decision, Any]:
-        observation = self._envs.observe(view)
-
-        def one(policy: Policy, memory: Any, seen: Array, percept: Percept) -> Any:
-            return policy.act(memory, policy.encode(seen), percept)
-
-        of_all = over_seeds(one, self._num_seeds)
-        return observation, *of_all(policy, memory, self._by_seed(observation), percept)
-
-    def _acted(self, policy: Policy, memory: Any, encoded: Array, percept: Percept) -> tuple[Decision, Any]:
-        return over_seeds(lambda own, *rest: own.act(*rest), self._num_seeds)(policy, memory, encoded, percept)
 
 
 class DeviceCollector:

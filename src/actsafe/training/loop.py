@@ -9,7 +9,7 @@ for every epoch:
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from actsafe.agents.algorithms import Role
-from actsafe.agents.base import ActMode, Agent, Policy
+from actsafe.agents.base import ActMode, Agent, Learner, Policy
 from actsafe.agents.phases import Phase
 from actsafe.data.replay import make_replay
 from actsafe.data.rows import RowLayout, Rows, require_sound
@@ -33,6 +33,8 @@ from actsafe.training.settings import ConfigError
 
 TRAINING = 0
 """The random stream of an epoch's training; task k is evaluated with stream 1 + k."""
+EVALUATION = 1000
+"""Task k is evaluated with stream 1000 + k when it is asked for."""
 
 
 class TrainState(NamedTuple):
@@ -136,11 +138,7 @@ class Loop:
 
     def begin(self) -> TrainState:
         """The train state of a run that has not begun."""
-        keys = jnp.stack([jax.random.key(seed) for seed in self.config.seeds])
-        roots = jax.vmap(lambda key: jax.random.split(key, 3)[2])(keys)
-        # Arrays of their own: a program that takes the state over takes each only once.
-        no, zero = (jnp.zeros((), bool) for _ in range(2)), (jnp.zeros((), jnp.int32) for _ in range(2))
-        return TrainState(self.learner.init(keys), roots, *no, *zero)
+        return first_state(self.learner, self.config.seeds)
 
     def make_buffer(self) -> Any:
         """An empty buffer; None for agents that keep what they need in their state."""
@@ -155,7 +153,7 @@ class Loop:
         started = time.perf_counter()
         phase = self._phase(number, before)
         mode = ActMode(self.agent.role(phase))
-        keys = self._keys(before, number, TRAINING)
+        keys = rollout_keys(before, number, TRAINING)
         session = self.learner.epoch(before.agent, int(before.num_updates), _folded(keys, 1), phase)
         num_steps, num_rows = int(before.num_steps), (number - 1) * self.num_ticks
         num_ticks = self.num_ticks if number else self.config.schedule.seed_decisions + 1
@@ -246,7 +244,7 @@ class Loop:
         policy = self.learner.policy(state.agent, mode)
         when = f"the evaluation after epoch {epoch}"
         with self._explained(when):
-            self._collector.begin(policy, self._env_seeds(epoch, stream), self._keys(state, epoch, stream))
+            self._collector.begin(policy, self._env_seeds(epoch, stream), rollout_keys(state, epoch, stream))
         for collect in self._cycles(num_ticks):
             with self._explained(when):
                 block = collect(policy)
@@ -286,9 +284,6 @@ class Loop:
                     f"{budget:g}. Raise the budget, or start the environment where zero input is safe"
                 )
 
-    def _keys(self, state: TrainState, epoch: int, stream: int) -> Key[Array, " seed"]:
-        return _folded(_folded(state.keys, epoch), stream)
-
     def _env_seeds(self, epoch: int, stream: int) -> list[int]:
         """For the environments of every seed."""
         numbers = [np.random.SeedSequence((seed, epoch, stream)) for seed in self.config.seeds]
@@ -306,6 +301,20 @@ class Loop:
                 f"in {when}: {error} Nothing of this epoch was recorded, and the epochs before it are kept; once the "
                 "cause is mended, resume the run"
             ) from error
+
+
+def first_state(learner: Learner, seeds: Sequence[int]) -> TrainState:
+    """The train state of a run that has not begun."""
+    keys = jnp.stack([jax.random.key(seed) for seed in seeds])
+    roots = jax.vmap(lambda key: jax.random.split(key, 3)[2])(keys)
+    # Arrays of their own: a program that takes the state over takes each only once.
+    no, zero = (jnp.zeros((), bool) for _ in range(2)), (jnp.zeros((), jnp.int32) for _ in range(2))
+    return TrainState(learner.init(keys), roots, *no, *zero)
+
+
+def rollout_keys(state: TrainState, epoch: int, stream: int) -> Key[Array, " seed"]:
+    """By seed, what the draws of a rollout's policy are derived from."""
+    return _folded(_folded(state.keys, epoch), stream)
 
 
 def _folded(keys: Key[Array, " seed"], number: int) -> Key[Array, " seed"]:

@@ -19,7 +19,7 @@ def metrics_rows(epoch: Epoch, agent: Agent, seeds: Sequence[int]) -> list[dict[
             "steps": int(epoch.train_state.num_steps),
             "updates": int(epoch.train_state.num_updates),
             **_means(epoch.episodes[place] if epoch.episodes else [], agent.spec.cost_names, agent.spec.task),
-            "evaluation": {task: _evaluation(found[place], agent, task) for task, found in epoch.evaluations.items()},
+            "evaluation": {task: evaluation(found[place], agent, task) for task, found in epoch.evaluations.items()},
             "learning": epoch.learned[place],
         }
         for place, seed in enumerate(seeds)
@@ -60,7 +60,7 @@ def _means(outcomes: Sequence[EpisodeOutcome], cost_names: Sequence[str], task: 
     }
 
 
-def _evaluation(outcomes: Sequence[EpisodeOutcome], agent: Agent, task: str) -> dict[str, Any]:
+def evaluation(outcomes: Sequence[EpisodeOutcome], agent: Agent, task: str) -> dict[str, Any]:
     """Of one task's episodes."""
     spec = agent.spec
     goals = [outcome.is_goal for outcome in outcomes if outcome.is_goal is not None]
