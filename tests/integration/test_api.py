@@ -100,7 +100,7 @@ for path, task in zip(sys.argv[1::2], sys.argv[2::2], strict=True):
 def test_a_loaded_policy_acts_as_evaluations_do(planned, dreamt):
     """In a process of its own: to the last bit this holds with the compiler options of users, not those of tests."""
     users = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
-    paths = [str(planned.path), "keep_down", str(dreamt.path), ""]
+    paths = [str(planned.path), "swing_up", str(dreamt.path), ""]
     found = subprocess.run(
         [sys.executable, "-c", COMPARING, *paths],
         capture_output=True,

@@ -17,7 +17,7 @@ HALVES = {*AGENTS, "gp", "vision", "pixels", "state"} - {"pixels", "state"}
 OWN_KIND = {"agents/gp.py", "agents/world_model.py", "training/presets.py"}
 """Where the classes of a kind are at home, and where experiments of that kind are described."""
 NAMES_OF_TASKS = ("problems/", "training/presets.py", "figures/swing_up.py", "envs/registration.py")
-"""Where a task may be named: its problem, the presets, the one figure that is of it, and the ids that are made of it."""
+"""Where a task may be named: its problem, presets, the one figure that is of it, and the ids that are made of it."""
 
 
 def identifiers(tree):

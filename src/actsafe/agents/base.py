@@ -277,7 +277,7 @@ class Agent(abc.ABC):
 
     @abc.abstractmethod
     def may_exploit(self, learned: Mapping[str, Any]) -> bool:
-        """Whether the task's policy may act in place of the exploration's, going by what an epoch's updates measured."""
+        """Whether the task's policy may act in place of the exploration's, by what an epoch's updates measured."""
 
     @abc.abstractmethod
     def predicted(self, role: Role, learned: Mapping[str, Any], decided: float | None) -> list[dict[str, Any]]:

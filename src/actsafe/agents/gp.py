@@ -307,7 +307,7 @@ class GPLearner:
         self.agent = agent
         self._believed: tuple[Any, int, GPDynamics] | None = None
         by_seed = eqx.filter_vmap
-        self._init = eqx.filter_jit(lambda keys: jax.vmap(agent.init)(keys))
+        self._init = eqx.filter_jit(jax.vmap(agent.init))
         self._believe = eqx.filter_jit(lambda state, n: by_seed(lambda s: agent.believe(s, n))(state))
         self._note = eqx.filter_jit(by_seed(agent.note))
         self._absorb = eqx.filter_jit(

@@ -39,8 +39,15 @@ class ObservedProblem(Problem):
         if not (scale > 0 and math.isfinite(scale)):
             raise ValueError(f"prior_scale must be positive and finite, got {scale}")
         scales = (float(scale),) * (num_observed + 2)
-        return cls(
-            name, num_observed, num_actions, num_decisions, float(budget), state_scale=scales, change_scale=scales
+        # Properties stand for the fields that are abstract in a problem.
+        return cls(  # pyright: ignore[reportCallIssue]
+            name=name,
+            num_observed=num_observed,
+            num_actions=num_actions,
+            num_decisions=num_decisions,
+            budget=float(budget),
+            state_scale=scales,
+            change_scale=scales,
         )
 
     @property
