@@ -20,13 +20,6 @@ PESSIMISTIC, PREDICTED = "predicted,\npessimistic", "predicted, mean"
 REALISED, WORST, BEYOND = "realised, mean", "realised, worst", "beyond budget"
 MOST_MARKED = 30
 """Epochs: more are drawn as lines."""
-_COORDINATE_LOOKS = (
-    (style.BLUE, "o"),
-    (style.GREEN, "s"),
-    (style.PURPLE, "^"),
-    (style.ORANGE, "D"),
-    (style.SKY, "v"),
-)
 
 
 def ledger_figure(runs: Sequence[Mapping[str, Any]], *, coordinate_names: Sequence[str] | None = None) -> Figure:
@@ -154,7 +147,7 @@ def _multipliers(axes: Axes, epochs: Sequence[Mapping[str, Any]], names: Sequenc
     numbers = sorted({epoch["epoch"] for epoch in known})
     lines = []
     for index, name in enumerate(names):
-        colour, marker = _COORDINATE_LOOKS[index % len(_COORDINATE_LOOKS)]
+        colour, marker = style.SERIES[index % len(style.SERIES)]
         values = [[epoch["multiplier"][index] for epoch in known if epoch["epoch"] == n] for n in numbers]
         median = np.array([np.median(_numbers(seeds)) for seeds in values])
         lines += axes.plot(numbers, median, color=colour, marker=marker, markersize=4, linewidth=1.6, label=name)

@@ -1,7 +1,7 @@
 """Small figures with one pair of axes, for a page that puts them side by side, or below each other on a phone."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -98,17 +98,7 @@ def legend(axes: Axes, *, num_columns: int = 2) -> None:
     """Explanations below the axes, where they hide nothing."""
     handles, labels = axes.get_legend_handles_labels()
     if handles:
-        axes.get_figure().legend(  # pyright: ignore[reportOptionalMemberAccess]
-            handles,
-            labels,
-            loc="outside lower center",
-            ncols=min(num_columns, len(handles)),
-            fontsize=style.SMALL,
-            labelcolor=style.INK,
-            frameon=False,
-            columnspacing=1.2,
-            handletextpad=0.5,
-        )
+        style.legend(axes.get_figure(), handles, labels=labels, num_columns=min(num_columns, len(handles)))
 
 
 def name_phases(axes: Axes, spans: Sequence[Span]) -> None:
@@ -129,6 +119,17 @@ def name_phases(axes: Axes, spans: Sequence[Span]) -> None:
         if number:
             axes.axvline(left, color=style.GREY, linewidth=0.7, linestyle=style.DOTS, zorder=1)
     axes.set_xlim(low, high)
+
+
+def phase_spans(rows: Sequence[Mapping[str, Any]], entry: str) -> list[Span]:
+    """Where each phase of a run begins and ends on an axis of this entry of its epochs."""
+    found: dict[str, Span] = {}
+    begins = 0
+    for row in rows:
+        before = found.get(row["phase"], Span(row["phase"], begins, 0))
+        found[row["phase"]] = before._replace(ends=max(row[entry], before.ends))
+        begins = max(row[entry], begins)
+    return list(found.values())
 
 
 def short(value: float | int) -> str:

@@ -12,7 +12,6 @@ from actsafe.figures import panels, style
 
 BAND = 0.95
 """A calibrated model's share lies in the band so often, at each level by itself."""
-LOOKS = ((style.BLUE, "o"), (style.GREEN, "s"), (style.PURPLE, "^"), (style.ORANGE, "D"), (style.SKY, "v"))
 
 
 def reliability_diagram(step: Mapping[str, Any], grid: Sequence[float], coordinates: Sequence[str]) -> Figure:
@@ -36,7 +35,7 @@ def reliability_diagram(step: Mapping[str, Any], grid: Sequence[float], coordina
         axes.fill_between(levels, low / predictions, high / predictions, color=style.GREY, alpha=0.25, lw=0, label=name)
     axes.plot([0, 1], [0, 1], color=style.GREY, linewidth=1.0)
     for number, (coordinate, shares) in enumerate(zip(coordinates, step["reliability"], strict=True)):
-        colour, marker = LOOKS[number % len(LOOKS)]
+        colour, marker = style.SERIES[number % len(style.SERIES)]
         held = np.array([np.nan if share is None else share for share in shares], float)
         axes.plot(grid, held, color=colour, marker=marker, markersize=3, linewidth=1.5, label=coordinate)
     axes.set(xlim=(0, 1), ylim=(0, 1.02))
@@ -55,7 +54,7 @@ def coverage_by_step(steps: Sequence[Mapping[str, Any]], levels: Sequence[float]
     style.clean(axes, title="By steps ahead, worst coordinate", xlabel="steps ahead", ylabel="share of truths inside")
     ahead = [int(step["step"]) for step in steps]
     for number, level in enumerate(levels):
-        colour, marker = LOOKS[number % len(LOOKS)]
+        colour, marker = style.SERIES[number % len(style.SERIES)]
         shares = [[row[number] for row in step["coverage"] if row[number] is not None] for step in steps]
         worst = np.array([min(row, default=np.nan) for row in shares])
         axes.axhline(level, color=colour, linestyle=style.DASHES, linewidth=0.9, alpha=0.8)

@@ -8,7 +8,7 @@ import io
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -47,6 +47,8 @@ class Look:
     marker: str = "o"
 
 
+SERIES = ((BLUE, "o"), (GREEN, "s"), (PURPLE, "^"), (ORANGE, "D"), (SKY, "v"))
+"""Colours and markers of lines that are no algorithms."""
 LOOKS = {
     "actsafe": (BLUE, "o"),
     "actsafe_strict": ("#332288", "P"),
@@ -99,16 +101,20 @@ def clean(axes: Axes, *, title: str = "", xlabel: str = "", ylabel: str = "") ->
     axes.set_ylabel(ylabel, fontsize=NORMAL, color=INK)
 
 
-def legend(figure: Figure, handles: Sequence[Artist]) -> None:
+def legend(
+    figure: Any, handles: Sequence[Artist], *, labels: Sequence[str] | None = None, num_columns: int | None = None
+) -> None:
     """Explanations under the whole figure: one row, or two where they are many."""
+    in_row = len(handles) if len(handles) <= MOST_IN_ROW else -(-len(handles) // 2)
     figure.legend(
         handles=handles,
+        labels=[handle.get_label() for handle in handles] if labels is None else labels,
         loc="outside lower center",
-        ncols=len(handles) if len(handles) <= MOST_IN_ROW else -(-len(handles) // 2),
+        ncols=in_row if num_columns is None else num_columns,
         fontsize=SMALL,
         labelcolor=INK,
         frameon=False,
-        columnspacing=1.4,
+        columnspacing=1.3,
         handletextpad=0.6,
     )
 

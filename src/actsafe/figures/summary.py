@@ -63,20 +63,6 @@ def counts_episodes(runs: Sequence[Run]) -> bool:
     return all(epoch["episodes"] <= 1 for run in runs for epoch in run["epochs"])
 
 
-def spans(run: Run) -> list[panels.Span]:
-    """The phases of a run, in episodes or steps."""
-    found: list[panels.Span] = []
-    begins = 0.5 if counts_episodes([run]) else 0
-    for epoch in run["epochs"]:
-        ends = epoch["epoch"] + 0.5 if counts_episodes([run]) else epoch["steps"]
-        if found and found[-1].phase == epoch["phase"]:
-            found[-1] = found[-1]._replace(ends=ends)
-        else:
-            found.append(panels.Span(epoch["phase"], begins, ends))
-        begins = ends
-    return found
-
-
 def _table(runs: Sequence[Run], what: str, read: Callable[[Mapping[str, Any]], Any]) -> np.ndarray:
     """One value per [seed, epoch]; NaN for null."""
     lengths = {run["seed"]: len(run["epochs"]) for run in runs}
@@ -107,7 +93,7 @@ def _frame(axes: Axes, grouped: Grouped, title: str, quantity: str) -> None:
     axes.set_xlim(first - panels.EDGE * longest, (1 + panels.EDGE) * longest)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: panels.short(value)))
-    phases = spans(runs[0])
+    phases = panels.phase_spans(runs[0]["epochs"], "epoch" if is_episodes else "steps")
     if len(phases) > 1:
         axes.set_title(title, fontsize=style.LARGE, color=style.INK, loc="left", pad=panels.RIBBON_PAD)
         panels.name_phases(axes, phases)

@@ -48,16 +48,7 @@ def uncertainty_slice(
         Patch(facecolor=fills[-1], label="70 % and more"),
         Line2D([], [], color=style.ORANGE, linewidth=1.2, label="visited"),
     ]
-    figure.legend(
-        handles=handles,
-        loc="outside lower center",
-        ncols=3,
-        fontsize=style.SMALL,
-        frameon=False,
-        labelcolor=style.INK,
-        columnspacing=1.0,
-        handletextpad=0.5,
-    )
+    style.legend(figure, handles)
     return figure
 
 

@@ -15,7 +15,6 @@ from actsafe.report.sheet import FOREIGN, Sheet, if_readable, note, side_by_side
 from actsafe.report.statistics import by_seed, together
 from actsafe.training.results import entries, last_known
 
-LOOKS = ((style.BLUE, "o"), (style.GREEN, "s"), (style.PURPLE, "^"), (style.ORANGE, "D"), (style.SKY, "v"))
 MOST_POINTS = 120
 Row = Mapping[str, Any]
 Values = Iterable[tuple[int, int, float | None]]
@@ -37,7 +36,7 @@ def band(label: str, values: Values, *, place: int = 0, **look: Any) -> panels.C
     if not kept.size:
         return None
     kept = kept[panels.thinned(len(kept), MOST_POINTS)]
-    colour, marker = LOOKS[place % len(LOOKS)]
+    colour, marker = style.SERIES[place % len(style.SERIES)]
     look = {"colour": colour, "marker": marker, **look}
     return panels.Curve(label, x[kept].astype(float), *together(found[:, kept]), **look)
 
@@ -62,19 +61,8 @@ def panel(sheet: Sheet, findings: Findings, title: str, lines: Iterable[panels.C
     if not drawn:
         return None
     caption, alt = rest.pop("caption", None), rest.pop("alt", f"{title} along the run")
-    spans = phase_spans(findings.metrics, findings.axis)
+    spans = panels.phase_spans(findings.metrics, findings.axis.entry)
     return sheet.figure(panels.curves(title, drawn, xlabel=findings.axis.label, spans=spans, **rest), alt, caption)
-
-
-def phase_spans(rows: Sequence[Row], axis: Axis) -> list[panels.Span]:
-    """Where each phase begins and ends on the axis."""
-    found: dict[str, panels.Span] = {}
-    begins = 0
-    for row in rows:
-        before = found.get(row["phase"], panels.Span(row["phase"], begins, 0))
-        found[row["phase"]] = before._replace(ends=max(row[axis.entry], before.ends))
-        begins = max(row[axis.entry], begins)
-    return list(found.values())
 
 
 def tasks_of(findings: Findings) -> list[str]:

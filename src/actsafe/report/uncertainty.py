@@ -18,7 +18,7 @@ from actsafe.models.gp.dynamics import GPDynamics
 from actsafe.report.findings import Findings
 from actsafe.report.markup import Child, percent, tag
 from actsafe.report.records import episodes_of, has_trajectories
-from actsafe.report.sections import along, band, panel, phase_spans
+from actsafe.report.sections import along, band, panel
 from actsafe.report.sheet import Sheet, note, side_by_side
 from actsafe.training.runner import Trainer
 
@@ -71,7 +71,7 @@ def _plane(sheet: Sheet, findings: Findings, view: View) -> Child:
     """Slices of the newest model's uncertainty, over the states that were visited, and how those became more."""
     folder, visited = findings.folder, visited_states(findings)
     reaches = view.reaches(states for episodes in visited for states in episodes)
-    spans = phase_spans(findings.metrics, findings.axis)
+    spans = panels.phase_spans(findings.metrics, findings.axis.entry)
     share = sheet.figure(
         visited_over_time(view, visited, spans),
         "Share of the state plane that was visited, over the episodes",
