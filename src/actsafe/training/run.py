@@ -259,7 +259,7 @@ class RunFolder:
                 self.require_whole(number)
                 found = read(number)
             except StorageError as error:
-                problems.append(str(error))
+                problems.append(str(error).partition("; restore")[0])
                 continue
             for folder in self._units.glob("[0-9]*") if to_go_on else ():
                 if folder.name.isdecimal() and int(folder.name) > number:
