@@ -13,6 +13,8 @@ from actsafe.figures import panels, style
 from actsafe.training import results
 
 REFERENCE, TRAINED, EVALUATED = "planner with the true model", "in training", "evaluated"
+SO_FAR = "budget, "
+"""How the label begins of a budget that grows with the episodes."""
 Run = Mapping[str, Any]
 """An entry of `runs` in a results file."""
 Grouped = Mapping[str, Sequence[Run]]
@@ -198,7 +200,7 @@ def _costs_so_far(axes: Axes, grouped: Grouped, name: str) -> None:
             spotless.append(style.look(algorithm))
     if budget > 0.0:
         look = {"color": style.DANGER, "linestyle": style.DASHES, "linewidth": 1.4}
-        axes.plot(where, allowed, **look, label=f"budget, {budget:g} per episode")
+        axes.plot(where, allowed, **look, label=f"{SO_FAR}{budget:g} per episode")
         largest = max(largest, float(allowed[-1]))
     style.scale_cost(axes, largest)
     if spotless:
@@ -267,4 +269,5 @@ def _others(grid: Sequence[Axes], grouped: Grouped) -> list[Any]:
         for name, look in named.items()
         if any(label.endswith(f", {name}") for label in found)
     ]
-    return [*proxies, *(handle for label, handle in found.items() if not label.startswith(drawn))]
+    # A budget has one entry, whether it is that of an episode or of all so far.
+    return [*proxies, *(handle for label, handle in found.items() if not label.startswith((*drawn, SO_FAR)))]

@@ -347,7 +347,7 @@ def test_ledger_has_a_panel_and_a_budget_for_every_constraint():
         "obstacle of an episode (budget 20)",
     ]
     explained = [text.get_text() for text in summary([found]).legends[0].get_texts()]
-    budgets = [text for text in explained if text.startswith("budget of")]
+    budgets = [text for text in explained if text.startswith("budget")]
     assert budgets == ["budget of speed: 5", "budget of obstacle: 20"]
 
 
