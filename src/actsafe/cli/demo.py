@@ -17,6 +17,7 @@ from actsafe.cli.progress import duration
 from actsafe.cli.tables import ledger, print_run, verdict
 from actsafe.cli.working import carry_on, console, new_folder
 from actsafe.figures.drawing import exploration, swing_up
+from actsafe.figures.swing_up import TASK
 from actsafe.training import provenance
 from actsafe.training.config import Config
 from actsafe.training.presets import demo
@@ -81,7 +82,7 @@ def _require_demo(base: Path) -> None:
 def _conclude(base: Path, folders: Sequence[RunFolder], out: Console, seconds: float) -> int:
     """Print the result and write the pictures; the exit code."""
     figures, strip = exploration(folders), swing_up(folders[0])
-    written = write_all(figures if strip is None else {**figures, "swing_up": strip}, base)
+    written = write_all(figures if strip is None else {**figures, TASK: strip}, base)
     out.print()
     out.rule("what it found", align="left")
     print_run(folders[0], out)

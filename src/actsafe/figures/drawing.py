@@ -39,7 +39,7 @@ def figures_of_runs(
         raise ConfigError(f"got more than one run of the same algorithm and seed ({'; '.join(twice)}); plot them apart")
     drawn = {**exploration(folders, seed), **_of_entries(runs, reference, problem_names(folders[0]))}
     strips = {name: swing_up(folder, seed) for name, folder in _by_algorithm(folders, seed).items()}
-    return drawn | {_name("swing_up", name, strips): each for name, each in strips.items() if each is not None}
+    return drawn | {_name(TASK, name, strips): each for name, each in strips.items() if each is not None}
 
 
 def figures_of_results(path: Path) -> dict[str, Figure]:
