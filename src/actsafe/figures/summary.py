@@ -91,8 +91,8 @@ def _frame(axes: Axes, grouped: Grouped, title: str, quantity: str) -> None:
     is_episodes = counts_episodes(runs)
     style.clean(axes, title=title, xlabel="episodes" if is_episodes else "simulator steps", ylabel=quantity)
     longest = max(_x(own)[-1] for own in grouped.values())
-    first = 1 if is_episodes else 0
-    axes.set_xlim(first - panels.EDGE * longest, (1 + panels.EDGE) * longest)
+    first, edge = (1, max(0.3, panels.EDGE * longest)) if is_episodes else (0, panels.EDGE * longest)
+    axes.set_xlim(first - edge, longest + edge)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: panels.short(value)))
     phases = panels.phase_spans(runs[0]["epochs"], "epoch" if is_episodes else "steps")
