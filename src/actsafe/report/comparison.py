@@ -116,7 +116,7 @@ def _mean_cost(findings: Findings, seed: int, name: str) -> float | None:
 
 def _last_return(findings: Findings, seed: int) -> float | None:
     rows = [row for row in findings.metrics if row["seed"] == seed]
-    return last_evaluation(rows, findings.folder.spec.task).get("return")
+    return last_evaluation(rows, findings.folder.spec.task)["return"]
 
 
 def _estimated(values: Sequence[float | None]) -> str:

@@ -13,7 +13,7 @@ from actsafe.report.findings import Axis, Findings
 from actsafe.report.markup import Child, count, folded, number, percent, table, tag
 from actsafe.report.sheet import FOREIGN, Sheet, if_readable, note, side_by_side
 from actsafe.report.statistics import by_seed, together
-from actsafe.training.results import entries, last_known
+from actsafe.training.results import entries
 
 MOST_POINTS = 120
 Row = Mapping[str, Any]
@@ -71,15 +71,24 @@ def tasks_of(findings: Findings) -> list[str]:
 
 
 def last_evaluation(rows: Sequence[Row], task: str) -> Row:
-    """Of a task; empty where there was none."""
-    return last_known([row["evaluation"].get(task) for row in rows]) or {}
+    """Of a task, all seeds together: mean return, episodes, and how many of them reached the goal."""
+    evaluated = [row for row in rows if task in row["evaluation"]]
+    epoch = max((row["epoch"] for row in evaluated), default=None)
+    found = [row["evaluation"][task] for row in evaluated if row["epoch"] == epoch]
+    known, goals = ([each[name] for each in found if each[name] is not None] for name in ("return", "goals"))
+    return {
+        "epoch": epoch,
+        "return": float(np.mean(known)) if known else None,
+        "goals": sum(goals) if goals else None,
+        "episodes": sum(each["episodes"] for each in found),
+    }
 
 
 def _return_figure(sheet: Sheet, findings: Findings) -> Child:
     lines = [
         band(
             task.replace("_", " "),
-            along(findings, lambda row, task=task: last_evaluation([row], task).get("return")),
+            along(findings, lambda row, task=task: last_evaluation([row], task)["return"]),
             place=place,
         )
         for place, task in enumerate(tasks_of(findings))
@@ -147,7 +156,7 @@ def _table(findings: Findings, entry: str) -> Child:
     for value in dict.fromkeys(row[entry] for row in findings.metrics):
         own = [row for row in findings.metrics if row[entry] == value]
         last, returns = last_evaluation(own, task), [row["return"] for row in own if row["return"] is not None]
-        goals = "–" if last.get("goals") is None else f"{last['goals']} of {last['episodes']}"
+        goals = "–" if last["goals"] is None else f"{last['goals']} of {last['episodes']}"
         ledger = findings.ledger if entry == "phase" else findings.judged
         for name in findings.folder.spec.cost_names:
             paid = [row for row in ledger if (getattr(row, entry), row.constraint) == (value, name)]
@@ -155,7 +164,7 @@ def _table(findings: Findings, entry: str) -> Child:
             over, episodes = (sum(getattr(row, count) for row in paid) for count in ("num_over", "num_episodes"))
             mean, head = [float(np.mean(each)) if each else None for each in (returns, means)], str(value)
             numbers = [number(each) for each in (*mean, max(most, default=None))]
-            cells = [*numbers, f"{over:,} of {episodes:,}", number(last.get("return")), goals]
+            cells = [*numbers, f"{over:,} of {episodes:,}", number(last["return"]), goals]
             rows.append([head.replace("_", "-"), name, *cells])
     heads = ["mean return", "mean cost", "worst cost", "over budget", f"last evaluation of {task}", "goal reached"]
     return table([entry, "constraint", *heads], rows, caption=f"{entry.capitalize()}s")
@@ -223,13 +232,9 @@ def task_facts(findings: Findings) -> list[tuple[str, Child]]:
     """Of every task, the last evaluation's mean return over seeds, and how often the goal was reached."""
     facts: list[tuple[str, Child]] = []
     for task in tasks_of(findings):
-        evaluated = [row for row in findings.metrics if task in row["evaluation"]]
-        epoch = max(row["epoch"] for row in evaluated)
-        last = [row["evaluation"][task] for row in evaluated if row["epoch"] == epoch]
-        known = [found["return"] for found in last if found["return"] is not None]
-        goals = [found["goals"] for found in last if found["goals"] is not None]
-        tried = count(sum(found["episodes"] for found in last), "episode")
-        reached = f", goal reached in {sum(goals)} of {tried}" if goals else ""
-        mean = number(float(np.mean(known)) if known else None)
-        facts.append((f"Return of {task.replace('_', ' ')}", [mean, tag("small", f"after epoch {epoch}{reached}")]))
+        last = last_evaluation(findings.metrics, task)
+        tried = count(last["episodes"], "episode")
+        reached = "" if last["goals"] is None else f", goal reached in {last['goals']} of {tried}"
+        said = [number(last["return"]), tag("small", f"after epoch {last['epoch']}{reached}")]
+        facts.append((f"Return of {task.replace('_', ' ')}", said))
     return facts or [("Return of the task", "not evaluated")]
