@@ -6,7 +6,15 @@ from typing import Any
 
 import jax
 from timing import Case, arguments, compare, emit, machine, progress, ratio
-from workloads import EXACT, POSTERIORS, growth_exponent, make_kernels, random_transitions, with_posterior
+from workloads import (
+    EXACT,
+    POSTERIORS,
+    growth_exponent,
+    known_problem,
+    make_kernels,
+    random_transitions,
+    with_posterior,
+)
 
 from actsafe.models.gp.dynamics import GPSettings, fit_kernels, learn
 from actsafe.training.presets import PRESETS
@@ -22,7 +30,7 @@ METHOD = {
 
 def main() -> None:
     parser = arguments(__doc__, repeats=5)
-    defaults = PRESETS["demo"]().gp.fit
+    defaults = PRESETS["demo"]().agent.gp.fit
     parser.add_argument("--sizes", nargs="+", type=int, default=[64, 128, 256, 512, 1024], help="data points")
     parser.add_argument("--steps", type=int, default=defaults.num_steps, help="Adam steps")
     parser.add_argument("--max-points", type=int, default=defaults.max_points, help="rows of the subset")
@@ -50,7 +58,7 @@ def main() -> None:
 def point(size: int, options: argparse.Namespace) -> dict[str, Any]:
     """Fit and conditioning with `size` data points."""
     progress(f"{size} data points")
-    problem = PRESETS["demo"]().make_problem()
+    problem = known_problem(PRESETS["demo"]())
     data = random_transitions(problem, size, jax.random.key(0))
     kernels = make_kernels(problem)
     fits = {"fit_subset": fitting(options.steps, options.max_points), "fit_all": fitting(options.steps, size)}

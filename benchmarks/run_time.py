@@ -1,23 +1,22 @@
 """Seconds per ten-episode run, through the runner, compilation apart; against the authors' time and the reference."""
 
 import argparse
-import copy
 import dataclasses
 import tempfile
 import time
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 from timing import CompileClock, arguments, compare, emit, machine, progress
-from workloads import REFERENCES, calls_per_plan, make_model, predictions_per_plan, random_transitions
+from workloads import REFERENCES, calls_per_plan, known_problem, make_model, predictions_per_plan, random_transitions
 
 from actsafe.training.config import Config
+from actsafe.training.loop import Loop, make_loop
 from actsafe.training.presets import PRESETS
 from actsafe.training.run import RunFolder
-from actsafe.training.runner import Programs, Trainer
+from actsafe.training.runner import Trainer
 
 AUTHORS_HOURS = 13.4
 """Hours of one of the authors' runs, as published; their machine, not ours."""
@@ -25,7 +24,7 @@ AUTHORS_HOURS = 13.4
 CLAIM = "A run of ten episodes takes minutes where the authors' took 13.4 hours."
 
 METHOD = {
-    "run": "experiments.runner in a temporary folder, all seeds in one program, evaluation as the preset has it",
+    "run": "training.runner in a temporary folder, all seeds in one program, evaluation as the preset has it",
     "compile": (
         "the time in which JAX says it traced, lowered or compiled (jax.monitoring), overlaps counted once, within the "
         "same run; steady is wall clock less that"
@@ -38,52 +37,13 @@ METHOD = {
     ),
 }
 
-PHASES = ("explore", "learn", "evaluate", "other")
-
-FOLLOWING = {
-    "believe": {"other": "explore"},
-    "absorb": {"explore": "learn"},
-    "start": {"learn": "evaluate"},
-    "coverages": {"explore": "other", "learn": "other", "evaluate": "other"},
+PHASES = {
+    "explore": ("collect_seconds",),
+    "learn": ("train_seconds", "collect_seconds"),
+    "evaluate": ("evaluate_seconds",),
 }
-"""The phase that a call of a program begins, by the phase it is called in."""
-
-
-class PhaseClock:
-    """Sorts the time of a run by phase, from the moments at which the runner calls its compiled programs.
-
-    An episode explores from the first belief on, learns from `absorb` on, evaluates from the next start on; `coverages`
-    begins its commit.
-    """
-
-    def __init__(self, programs: Programs) -> None:
-        self.marks: list[tuple[str, float]] = [("other", time.perf_counter())]
-        self.programs = copy.copy(programs)
-        """The same programs, watched."""
-        for name, following in FOLLOWING.items():
-            setattr(self.programs, name, self._watched(getattr(programs, name), following))
-
-    def _watched(self, program: Callable[..., Any], following: Mapping[str, str]) -> Callable[..., Any]:
-        def call(*args: Any) -> Any:
-            phase = self.marks[-1][0]
-            self.mark(following.get(phase, phase))
-            return program(*args)
-
-        return call
-
-    def mark(self, phase: str) -> None:
-        """From now on it is this phase."""
-        if phase != self.marks[-1][0]:
-            self.marks.append((phase, time.perf_counter()))
-
-    def summary(self, compilation: CompileClock) -> dict[str, dict[str, float]]:
-        """Seconds of every phase until now, and how many of them were compilation."""
-        moments = [moment for _, moment in self.marks] + [time.perf_counter()]
-        found = {phase: {"seconds": 0.0, "compile_seconds": 0.0} for phase in PHASES}
-        for (phase, start), end in zip(self.marks, moments[1:], strict=True):
-            found[phase]["seconds"] += end - start
-            found[phase]["compile_seconds"] += compilation.within(start, end)
-        return found
+"""The entries of an epoch's timing that a phase is: the first less the others."""
+TIMINGS = ("seconds", "train_seconds", "collect_seconds", "evaluate_seconds")
 
 
 def main() -> None:
@@ -91,8 +51,8 @@ def main() -> None:
     config = make_config(options)
     compilation = CompileClock()
     with tempfile.TemporaryDirectory() as folder:
-        run, programs = timed_run(Path(folder) / "first", config, compilation)
-        again = timed_run(Path(folder) / "again", config, compilation, programs)[0] if options.again else None
+        run, loop = timed_run(Path(folder) / "first", config, compilation)
+        again = timed_run(Path(folder) / "again", config, compilation, loop)[0] if options.again else None
     reference = extrapolate(config, options)
     ours = run["steady_seconds_per_seed"]
     result = {
@@ -136,46 +96,48 @@ def make_config(options: argparse.Namespace) -> Config:
     if options.seeds is not None:
         config = dataclasses.replace(config, seeds=tuple(range(options.seeds)))
     if options.episodes is not None:
-        schedule = dataclasses.replace(config.schedule, num_expansion=options.episodes, num_exploitation=0)
+        schedule = dataclasses.replace(config.schedule, expansion=options.episodes, exploitation=0)
         config = dataclasses.replace(config, schedule=schedule)
     return config
 
 
 def timed_run(
-    path: Path, config: Config, compilation: CompileClock, programs: Programs | None = None
-) -> tuple[dict[str, Any], Programs]:
-    """Times of one run from the creation of its folder to its last commit, and the programs it compiled."""
+    path: Path, config: Config, compilation: CompileClock, loop: Loop | None = None
+) -> tuple[dict[str, Any], Loop]:
+    """Times of one run from the creation of its folder to its last commit, and the loop with what it compiled."""
     started = time.perf_counter()
-    trainer = Trainer(RunFolder.create(path, config), on_episode=lambda rows: progress(f"episode {rows[0]['episode']}"))
-    programs = trainer.programs if programs is None else programs
-    phases = PhaseClock(programs)
-    trainer.programs = phases.programs
-    trainer.run()
+    loop = make_loop(config) if loop is None else loop
+    folder = RunFolder.create(path, config, loop.envs.spec)
+    Trainer(folder, loop=loop, on_epoch=lambda rows: progress(f"epoch {rows[0]['epoch']}")).run("benchmark")
     seconds = time.perf_counter() - started
     compile_seconds = compilation.within(started, started + seconds)
+    epochs = [{name: timing.get(name, 0.0) for name in TIMINGS} for timing in folder.timing()]
+    totals = {name: sum(epoch[name] for epoch in epochs) for name in TIMINGS}
+    phases = {phase: totals[first] - sum(totals[name] for name in rest) for phase, (first, *rest) in PHASES.items()}
+    phases["other"] = seconds - sum(phases.values())
     times = {
         "seconds": seconds,
         "compile_seconds": compile_seconds,
         "steady_seconds": seconds - compile_seconds,
         "seconds_per_seed": seconds / len(config.seeds),
         "steady_seconds_per_seed": (seconds - compile_seconds) / len(config.seeds),
-        "phases": phases.summary(compilation),
-        "seconds_of_episodes": [timing["seconds"] for timing in trainer.folder.timing()],
+        "phases": {phase: {"seconds": each} for phase, each in phases.items()},
+        "seconds_of_epochs": [epoch["seconds"] for epoch in epochs],
     }
-    return times, programs
+    return times, loop
 
 
 def plans_per_episode(config: Config) -> list[int]:
     """Plans of every planned episode of one seed, those of its evaluations included."""
-    problem = config.make_problem()
+    problem = known_problem(config)
     episodes = range(1, config.schedule.num_episodes + 1)
     return [problem.num_decisions * (1 + len(problem.tasks) * config.is_evaluated(n)) for n in episodes]
 
 
 def extrapolate(config: Config, options: argparse.Namespace) -> dict[str, Any]:
     """What the model calls of such a run would take if each factored the kernel matrix: extrapolated, see `METHOD`."""
-    problem = config.make_problem()
-    decisions, seed_decisions = problem.num_decisions, config.schedule.num_seed_decisions
+    problem = known_problem(config)
+    decisions, seed_decisions = problem.num_decisions, config.schedule.seed_decisions
     plans = plans_per_episode(config)
     num_data = [seed_decisions + decisions * n for n in range(len(plans))]
     largest = num_data[-1] + decisions
@@ -201,7 +163,7 @@ def extrapolate(config: Config, options: argparse.Namespace) -> dict[str, Any]:
 
 def _predict_seconds(config: Config, name: str, width: int, num_data: int, options: argparse.Namespace) -> float:
     progress(f"{name}: {width} predictions, {num_data} data points")
-    problem = config.make_problem()
+    problem = known_problem(config)
     model = make_model(problem, random_transitions(problem, num_data, jax.random.key(0)), name)
     asked = random_transitions(problem, width, jax.random.key(1))
     case = (lambda m, d: jax.vmap(m.predict)(d.states, d.actions)), (model, asked)

@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from actsafe.training import provenance
 from actsafe.training.storage import finite, write_json
 
 jax.config.update("jax_enable_x64", True)
@@ -105,6 +106,11 @@ def measure(
 ) -> dict[str, float]:
     """Times of one function: see `compare`."""
     return compare({"it": (function, args)}, repeats=repeats, warmup=warmup, options=options)[0]["it"]
+
+
+def command() -> str:
+    """What was typed, without the folder in which the benchmarks are."""
+    return f"python benchmarks/{provenance.command_line()}"
 
 
 def _timed(call: Callable[[], Any]) -> tuple[float, Any]:

@@ -1,5 +1,6 @@
 """What the benchmarks plan with: pendulum data, the models under test, planners, and the arithmetic of one plan."""
 
+import contextlib
 import dataclasses
 from typing import Any, NamedTuple
 
@@ -10,7 +11,9 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 from refactoring import RefactoringGP
 
-from actsafe.agents.deciding import Checked, EpisodeState, Planner
+from actsafe.agents.algorithms import Role
+from actsafe.agents.base import ActMode
+from actsafe.agents.planner import Checked, EpisodeMemory, Planner
 from actsafe.data.transitions import Transitions
 from actsafe.models.base import Model
 from actsafe.models.gp.dynamics import GPSettings, learn
@@ -82,12 +85,20 @@ def make_model(problem: Problem, data: Transitions, posterior: str, gp: GPSettin
     return model
 
 
+def known_problem(config: Config) -> Problem:
+    """The problem that a config is about."""
+    problem = config.problem
+    if problem is None:
+        raise ValueError(f"config.env: {config.env!r} is no problem of ours")
+    return problem
+
+
 def make_planner(config: Config, model: Model) -> Planner:
     """The planner of a run with this config in its expansion phase."""
-    agent = config.make_agent()
-    phase = config.schedule.phase(1)
-    multiplier = agent.confidence.initial(agent.problem.state_dim)
-    return agent.planner(model, multiplier, agent.phase_weights(phase))  # pyright: ignore[reportArgumentType]
+    with contextlib.closing(config.make_envs()) as envs:
+        agent: Any = config.make_agent(envs)
+    multiplier = agent.settings.confidence.initial(agent.problem.state_dim)
+    return agent.planner(model, multiplier, agent.reward_weights(ActMode(Role.EXPLORATION)))
 
 
 class Planned(NamedTuple):
@@ -98,55 +109,63 @@ class Planned(NamedTuple):
     memory: Memory
 
 
-def plan_once(planners: Planner, starts: EpisodeState) -> Planned:
+def plan_once(planners: Planner, starts: tuple[State, EpisodeMemory]) -> Planned:
     """One plan of every seed: search, pre-flight check."""
 
-    def one(planner: Planner, start: EpisodeState) -> Planned:
-        checked, found = planner.plan(start.state, start.memory, start.spent, start.key)
+    def one(planner: Planner, start: tuple[State, EpisodeMemory]) -> Planned:
+        state, memory = start
+        checked, found = planner.plan(state, memory.search, memory.spent, memory.key)
         return Planned(checked, found.best_value, found.memory)
 
     return eqx.filter_vmap(one)(planners, starts)
 
 
-def planning_case(config: Config, posterior: str, *, num_data: int, num_seeds: int) -> tuple[Planner, EpisodeState]:
+def start_of(planner: Planner, key: PRNGKeyArray) -> tuple[State, EpisodeMemory]:
+    """The state that an episode begins in, and the planner's memory then."""
+    reset_key, begin_key = jax.random.split(key)
+    return planner.problem.reset(reset_key), jax.tree.map(lambda leaf: leaf[0], planner.begin(1, begin_key))
+
+
+def planning_case(config: Config, posterior: str, *, num_data: int, num_seeds: int) -> tuple[Planner, Any]:
     """Arguments of `plan_once`: every seed has data, a model and an episode of its own."""
-    problem = config.make_problem()
+    problem = known_problem(config)
     keys = jax.random.split(jax.random.key(0), num_seeds)
     data = eqx.filter_vmap(lambda key: random_transitions(problem, num_data, key))(keys)
-    models = eqx.filter_vmap(lambda data: make_model(problem, data, posterior, config.gp))(data)
+    models = eqx.filter_vmap(lambda data: make_model(problem, data, posterior, config.agent.gp))(data)
 
-    def one(model: Model, key: PRNGKeyArray) -> tuple[Planner, EpisodeState]:
+    def one(model: Model, key: PRNGKeyArray) -> tuple[Planner, Any]:
         planner = make_planner(config, model)
-        return planner, planner.begin(key)
+        return planner, start_of(planner, key)
 
     return eqx.filter_vmap(one)(models, keys)
 
 
 def shrink(config: Config, search: dict[str, int], num_particles: int) -> Config:
     """`config` with a smaller search and fewer particles, the rest as it is."""
+    agent: Any = config.agent
     planning = dataclasses.replace(
-        config.planning,
-        search=dataclasses.replace(config.planning.search, **search),
-        preflight_particles=min(config.planning.preflight_particles, num_particles),
+        agent.planning,
+        search=dataclasses.replace(agent.planning.search, **search),
+        preflight_particles=min(agent.planning.preflight_particles, num_particles),
     )
-    objective = dataclasses.replace(config.objective, num_particles=num_particles)
-    return dataclasses.replace(config, planning=planning, objective=objective)
+    objective = dataclasses.replace(agent.objective, num_particles=num_particles)
+    return dataclasses.replace(config, agent=dataclasses.replace(agent, planning=planning, objective=objective))
 
 
 def search_settings(config: Config) -> dict[str, Any]:
     """What the size of a plan depends on."""
     return {
-        **dataclasses.asdict(config.planning.search),
-        "subset_size": config.gp.subset_size,
-        "num_particles": config.objective.num_particles,
-        "preflight_particles": config.planning.preflight_particles,
+        **dataclasses.asdict(config.agent.planning.search),
+        "subset_size": config.agent.gp.subset_size,
+        "num_particles": config.agent.objective.num_particles,
+        "preflight_particles": config.agent.planning.preflight_particles,
         "predictions_per_plan": predictions_per_plan(config),
     }
 
 
 def is_own_posterior(config: Config, posterior: str) -> bool:
     """Whether runs with this config use that posterior."""
-    own, it = config.gp, with_posterior(config.gp, posterior)
+    own, it = config.agent.gp, with_posterior(config.agent.gp, posterior)
     return own.subset_size == it.subset_size and (it.subset_size is None or own.is_mean_exact == it.is_mean_exact)
 
 
@@ -155,15 +174,17 @@ def predictions_per_plan(config: Config) -> int:
 
     Those of the mean alone, for the particles' feedback, are in the times but not in this count.
     """
-    search = config.planning.search
+    search = config.agent.planning.search
     plans = sum(search.population(i) for i in range(search.num_iterations)) + 2 + search.num_kept
     checked = 1 + search.num_kept + 3
-    return search.horizon * (plans * config.objective.num_particles + checked * config.planning.preflight_particles)
+    return search.horizon * (
+        plans * config.agent.objective.num_particles + checked * config.agent.planning.preflight_particles
+    )
 
 
 def calls_per_plan(config: Config) -> int:
     """Batched calls of the model that one plan makes: one per horizon step of each iteration and of the check."""
-    search = config.planning.search
+    search = config.agent.planning.search
     return search.horizon * (search.num_iterations + 1)
 
 
@@ -172,7 +193,7 @@ def flops_per_prediction(config: Config, posterior: str, num_data: int) -> int:
 
     An exponential counts as one. The references are charged the same, so that their rate is of useful arithmetic.
     """
-    problem, settings = config.make_problem(), with_posterior(config.gp, posterior)
+    problem, settings = known_problem(config), with_posterior(config.agent.gp, posterior)
     subset = num_data if settings.subset_size is None else min(settings.subset_size, num_data)
     rows = num_data if settings.is_mean_exact or settings.subset_size is None else subset
     inputs = problem.state_dim + problem.action_dim

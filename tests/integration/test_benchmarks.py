@@ -1,10 +1,12 @@
 """The benchmarks run, print what they promise, and compare like with like. No time is asserted."""
 
 import dataclasses
+import functools
 import importlib
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,8 +19,8 @@ import pytest
 
 from actsafe.models.base import Model, Prediction
 from actsafe.problems.pendulum import Pendulum
+from actsafe.training.config import Config
 from actsafe.training.presets import PRESETS
-from actsafe.training.vision_presets import VISION_PRESETS
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -201,39 +203,64 @@ def test_vision_run_accounts_for_every_second(results):
     assert result["phases"].keys() == {"exploitation"}
     phase = result["phases"]["exploitation"]
     assert 0 < phase["first_epoch"]["compile_seconds"] < phase["first_epoch"]["seconds"]
-    for kind in ("overlapped", "not_overlapped"):
-        assert phase[kind]["compile_seconds"] == 0.0
-        # Two environments, 25 decisions of 2 steps; 100 updates in 1000 steps.
-        assert (phase[kind]["num_steps"], phase[kind]["num_updates"]) == (100, 10)
-    parts = phase["not_overlapped"]["seconds_by_part"]
-    assert parts.keys() == {"simulation", "acting_and_rendering", "learning", "other"}
+    assert phase["compile_seconds"] < phase["first_epoch"]["compile_seconds"]
+    # Two environments, 25 decisions of 2 steps; 100 updates in 1000 steps.
+    assert (phase["num_steps"], phase["num_updates"]) == (100, 10)
+    parts = phase["seconds_by_part"]
+    assert parts.keys() == {"collect", "finish", "commit"}
     assert all(seconds > 0 for seconds in parts.values())
-    assert sum(parts.values()) == pytest.approx(phase["not_overlapped"]["seconds"])
-    # As many rows as an epoch has ticks, 26, of both environments.
-    assert result["checkpoint"]["num_rows"] == 52
+    assert sum(parts.values()) == pytest.approx(phase["seconds"])
     assert result["extrapolated"]["is_extrapolated"] is True
 
 
 def test_vision_run_goes_through_the_phases_of_the_preset(vision_run):
-    """One epoch to compile and one of either kind in each; an epoch is an episode, 10 x 500 decisions of 2 steps."""
-    preset = VISION_PRESETS["point-goto-goal"]()
-    fleet = SimpleNamespace(num_envs=10, num_decisions=500, action_repeat=2)
-    config = vision_run.shortened(preset, fleet, SimpleNamespace(episodes=1, repeats=1))
-    assert config.steps_per_epoch == 10_000
+    """One epoch to compile and one to time in each; an epoch is an episode."""
+    config = vision_run.shortened(PRESETS["point-goto-goal"](), SimpleNamespace(episodes=1, repeats=1))
+    assert config.schedule.episodes_per_epoch == 1
     phases = [config.phase(number).value for number in range(1, config.num_units + 1)]
-    assert phases == 3 * ["warm_up"] + 3 * ["expansion"] + 3 * ["exploitation"]
+    assert phases == 2 * ["warm_up"] + 2 * ["expansion"] + 2 * ["exploitation"]
+    assert [config.is_evaluated(number) for number in range(1, 7)] == [False] * 5 + [True]
 
 
 def test_vision_run_extrapolates_by_the_schedule_of_the_preset(vision_run):
     rates = {"warm_up": 1000.0, "expansion": 500.0, "exploitation": 2000.0}
-    phases = {name: {"overlapped": {"steps_per_second": rate}} for name, rate in rates.items()}
-    preset = VISION_PRESETS["point-goto-goal"]()
-    found = vision_run.extrapolated(preset, phases, {"seconds": 3.0, "episodes": 10}, {"seconds": 1.5})
+    phases = {name: {"steps_per_second": rate} for name, rate in rates.items()}
+    preset = PRESETS["point-goto-goal"]()
+    found = vision_run.extrapolated(preset, phases, {"seconds": 3.0, "episodes": 10})
     # 200,000 / 1000 + 300,000 / 500 + 500,000 / 2000 = 1050 s of training in 20 epochs; after four of them 50 episodes
-    # of 0.3 s, 60 s; 20 checkpoints, 30 s.
-    expected = {"training": 17.5, "evaluation": 1.0, "checkpoints": 0.5, "all": 19.0}
+    # of 0.3 s, 60 s.
+    expected = {"training": 17.5, "evaluation": 1.0, "all": 18.5}
     assert found["minutes_of_first_million"] == pytest.approx(expected)
     assert found["minutes_per_million_steps"]["expansion"] == pytest.approx(1e6 / 500 / 60)
+
+
+def test_the_runs_behind_the_results_have_settings_that_exist(tmp_path):
+    """The script with `echo` for the command: every path of --set is one of the preset's, and what comes out runs."""
+    script = BENCHMARKS / "vision_results.sh"
+    runs = [line.split()[1] for line in script.read_text().splitlines() if re.match(r"# (goto-goal|cartpole)", line)]
+    assert len(runs) == 13
+    for run in runs:
+        command = ["bash", str(script), run, str(tmp_path)]
+        echoed = subprocess.run(
+            command, env=os.environ | {"ACTSAFE": "echo"}, capture_output=True, text=True, check=True
+        )
+        _, preset, *rest = echoed.stdout.split()
+        content = PRESETS[preset]().to_json()
+        for change in rest[rest.index("--set") + 1 :]:
+            path, _, value = change.partition("=")
+            *parents, name = path.split(".")
+            entries = functools.reduce(lambda entry, parent: entry[parent], parents, content)
+            assert name in entries, path
+            entries[name] = value_of(value)
+        assert Config.from_json(content).schedule.warm_up in (2, 4)
+
+
+def value_of(text):
+    """A value as --set takes it: JSON, or else a text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 @pytest.mark.parametrize("name", ["refactor_per_call", "refactor_per_prediction"])
@@ -267,7 +294,7 @@ def test_predictions_per_plan_counts_what_a_plan_asks_for(workloads, key):
     """Against a model that counts the stds it is asked for; the compiler drops those that nobody reads."""
     search = {"num_candidates": 7, "num_elites": 4, "num_iterations": 2, "horizon": 3}
     config = workloads.shrink(PRESETS["authors-pendulum"](), search, num_particles=2)
-    problem, counted = config.make_problem(), []
+    problem, counted = workloads.known_problem(config), []
 
     class Counting(Model):
         def predict(self, state, action):
@@ -280,8 +307,8 @@ def test_predictions_per_plan_counts_what_a_plan_asks_for(workloads, key):
 
     model = workloads.make_model(problem, workloads.random_transitions(problem, 2, key), "exact")
     planner = dataclasses.replace(workloads.make_planner(config, model), model=Counting())
-    start = planner.begin(key)
-    jax.block_until_ready(jax.jit(lambda: planner.plan(start.state, start.memory, start.spent, start.key))())
+    state, memory = workloads.start_of(planner, key)
+    jax.block_until_ready(jax.jit(lambda: planner.plan(state, memory.search, memory.spent, memory.key))())
     assert sum(counted) == workloads.predictions_per_plan(config)
 
 

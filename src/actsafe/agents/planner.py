@@ -89,6 +89,8 @@ class Planner(Policy):
         state = observation
         if self.is_observed:
             state = jnp.concatenate([observation, percept.reward[None], percept.costs[:1]])
+        # Environments that are not ours may observe in single precision.
+        state = state.astype(self.multiplier.dtype)
         spent = jnp.where(percept.is_first, 0.0, memory.spent + percept.costs[0])
         begun = Memory.empty(self.settings.search, self.problem.action_dim)
         remembered = jax.tree.map(lambda new, old: jnp.where(percept.is_first, new, old), begun, memory.search)
