@@ -8,12 +8,13 @@ VENV ?= .venv
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint clean same-python
+.PHONY: help install demo test test-gpu lint clean same-python
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo      install and run the demonstration"
 	@echo "make test      install and run the tests"
+	@echo "make test-gpu  compare the fast implementation with the plain one on a GPU of NVIDIA's"
 	@echo "make lint      install and check style, types and the direction of imports"
 	@echo "make install   install the actsafe command into $(VENV)"
 	@echo "make clean     delete $(VENV) and everything else that was built"
@@ -25,6 +26,10 @@ demo: $(VENV)/.installed-runtime
 
 test: $(VENV)/.installed-test
 	$(VENV)/bin/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+
+# The tests' dependencies, and JAX for CUDA.
+test-gpu: $(VENV)/.installed-test,cuda
+	ACTSAFE_TEST_PLATFORM=cuda $(VENV)/bin/python -m pytest -m parity tests/contract/test_plain_and_fast.py
 
 lint: $(VENV)/.installed-lint
 	$(VENV)/bin/ruff check

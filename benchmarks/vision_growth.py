@@ -1,4 +1,4 @@
-"""How an update of the vision agent grows with its batch, its ensemble and seeds: time, compilation and memory."""
+"""How an update with a world model grows with its batch, its ensemble and seeds: time, compilation and memory."""
 
 import argparse
 import dataclasses
@@ -10,21 +10,21 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from actsafe.agents.vision import VisionAgent, VisionState
-from actsafe.training.learning import compiler_options
 from operations import count
 from timing import arguments, emit, machine, progress
 from vision_workloads import command, make_agent, make_replay, peak_device_bytes, updates, use_single_precision
 from workloads import growth_exponent
 
 from actsafe.agents.phases import Phase
+from actsafe.agents.world_model import WorldModelAgent, WorldModelState
+from actsafe.agents.world_model_learner import compiler_options
 
 CLAIM = "On an accelerator an update of twice the batch, members or seeds takes less than twice the time."
 
 METHOD = {
-    "update": "VisionAgent.learn as in vision_update: many updates in one compiled call, each from a batch drawn in "
+    "update": "Agent.learn as in vision_update: many updates in one compiled call, each from a batch drawn in "
     "it. A call goes on from the state that the last one left and takes its memory over, as in a run",
-    "seeds": "jax.vmap of VisionAgent.learn over agents that begin alike, each with random numbers of its own; they "
+    "seeds": "jax.vmap of Agent.learn over agents that begin alike, each with random numbers of its own; they "
     "draw from one replay. A single seed is not vmapped",
     "time": "wall clock of a call over its updates, all rows in turn; compilation apart",
     "memory": "what the compiler plans for the program: arguments, results that do not take an argument's place, and "
@@ -56,10 +56,10 @@ PHASES = {phase.value: phase for phase in (Phase.EXPANSION, Phase.EXPLOITATION)}
 class Program:
     """The compiled updates of agents of some sizes, how long compilation took, and what they hold on the device."""
 
-    def __init__(self, sizes: Sizes, beginning: VisionState, options: argparse.Namespace) -> None:
+    def __init__(self, sizes: Sizes, beginning: WorldModelState, options: argparse.Namespace) -> None:
         self.agent = asked_agent(sizes, options)
         self._replay = make_replay(self.agent, options.envs)
-        starts = self.agent.begin(sizes.batch_size * self.agent.settings.sequence_length).state
+        starts = beginning.model.tree.begin(sizes.batch_size * self.agent.settings.sequence_length)
         self._state = jax.tree.map(jnp.copy, dataclasses.replace(beginning, starts=starts))
         self._keys = jax.random.split(jax.random.key(1), options.updates)
         learn = updates(self.agent, PHASES[options.phase])
@@ -146,7 +146,7 @@ def asked_sizes(options: argparse.Namespace) -> list[Sizes]:
     return list(dict.fromkeys([options.reference, *varied]))
 
 
-def asked_agent(sizes: Sizes, options: argparse.Namespace) -> VisionAgent:
+def asked_agent(sizes: Sizes, options: argparse.Namespace) -> WorldModelAgent:
     """An agent of these sizes, the rest as the command line asks."""
     return make_agent(
         batch=sizes.batch_size,

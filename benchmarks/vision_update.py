@@ -1,4 +1,4 @@
-"""Milliseconds per update of the vision agent, by phase and by part, and per act; the arithmetic floor beside them."""
+"""Milliseconds per update with a world model, by phase and by part, and per act; the arithmetic floor beside them."""
 
 import argparse
 import dataclasses
@@ -11,29 +11,31 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from actsafe.agents.recipes import Policy
-from actsafe.agents.vision import VisionAgent, VisionSettings, VisionState
-from actsafe.training.learning import compiler_options
 from operations import count
 from timing import arguments, compile_ahead, emit, machine, measure, progress
 from vision_workloads import command, make_agent, make_replay, peak_device_bytes, updates, use_single_precision
 
-from actsafe.actor_critic.imagination import DreamNoise, dream
+from actsafe.agents.algorithms import Role
+from actsafe.agents.base import ActMode, Percept
 from actsafe.agents.phases import Phase
+from actsafe.agents.world_model import IMPLEMENTATIONS, WorldModelAgent, WorldModelState
+from actsafe.agents.world_model_learner import compiler_options
 from actsafe.constrained.descent import descend
 from actsafe.data.device_replay import Replay
+from actsafe.fast import convolutions
+from actsafe.fast import filter as filters
+from actsafe.fast import world_model as fast
+from actsafe.fast.dream import dream
 from actsafe.models.networks import cast
-from actsafe.models.rssm.states import State
-from actsafe.models.rssm.world_model import elbo_loss
 
 CLAIM = "On one H200, bfloat16, batch 16 x 50, horizon 15, five members: 8 ms an update in the expansion, 5 after it."
 
 METHOD = {
-    "update": "VisionAgent.learn: sampling from a replay on the device, world model, actor-critics; 100 updates in one "
+    "update": "Agent.learn: sampling from a replay on the device, world model, actor-critics; 100 updates in one "
     "compiled loop, as in runs of the paper's presets, time over their number",
     "parts": "each part alone, forward and backward (imagination: with two cotangents), in a loop of its own whose "
     "steps depend on each other; parts overlap and share work in an update, so that they need not add up",
-    "act": "VisionAgent.see and act for 10 environments with 64 x 64 pixels from host memory to actions in host memory",
+    "act": "WorldModelPolicy.act for 10 environments with 64 x 64 pixels from host memory to actions in host memory",
     "floor": "floating-point operations of all products and convolutions in the update, at the device's bfloat16 peak",
     "reference": "the update with every loop rolled up (unroll 1), in the same run; the released code's times are "
     "quoted from the project's measurements on the same kind of card, not run here",
@@ -84,8 +86,9 @@ def main() -> None:
 
 def parse() -> argparse.Namespace:
     parser = arguments(__doc__, repeats=10)
-    parser.add_argument("--unroll", type=int, default=VisionSettings().unroll, help="steps of a loop in one piece")
+    parser.add_argument("--unroll", type=int, default=0, help="steps of a loop in one piece; 0: the agent's own")
     parser.add_argument("--precision", default="bfloat16", choices=["bfloat16", "float32"])
+    parser.add_argument("--implementation", default="auto", choices=IMPLEMENTATIONS)
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--members", type=int, default=5)
     parser.add_argument(
@@ -101,19 +104,20 @@ def parse() -> argparse.Namespace:
     return options
 
 
-def asked_agent(options: argparse.Namespace, unroll: int) -> VisionAgent:
+def asked_agent(options: argparse.Namespace, unroll: int) -> WorldModelAgent:
     """The agent that the command line asks for, with so many steps of its loops in one piece."""
     return make_agent(
         batch=options.batch,
         members=options.members,
         precision=options.precision,
         unroll=unroll,
+        implementation=options.implementation,
         is_quick=options.quick,
     )
 
 
 def update_time(
-    agent: VisionAgent, state: VisionState, replay: Replay, phase: Phase, options: argparse.Namespace
+    agent: WorldModelAgent, state: WorldModelState, replay: Replay, phase: Phase, options: argparse.Namespace
 ) -> tuple[dict[str, float], float]:
     """Times of an update in this phase, and the floating-point operations of its products."""
     learn = updates(agent, phase)
@@ -127,21 +131,23 @@ def update_time(
     return times, count(updates(plain, phase), state, replay, keys) / options.updates
 
 
-def act_time(agent: VisionAgent, state: VisionState, options: argparse.Namespace) -> dict[str, float]:
+def act_time(agent: WorldModelAgent, state: WorldModelState, options: argparse.Namespace) -> dict[str, float]:
     """Times from pixels on the host to actions on the host."""
-    frames = np.zeros((options.envs, *agent.surroundings.observation_shape), np.uint8)
-    is_first = np.zeros(options.envs, bool)
+    frames = np.zeros((options.envs, *agent.spec.observation_shape), np.uint8)
+    zeros = np.zeros(options.envs, np.float32)
+    percept = Percept(zeros, zeros[:, None], np.zeros(options.envs, bool))
+    policy = agent.policy(state.policy_weights, ActMode(Role.TASK))
 
-    @functools.partial(jax.jit, donate_argnums=1)
-    def act(state: VisionState, memory: Any, frames: Any, is_first: Any, key: Any) -> Any:
-        seen = agent.see(state.mind, frames)
-        return agent.act(state.mind, memory, seen, is_first, key, policy=Policy.TASK)
+    @functools.partial(eqx.filter_jit, donate="none")
+    def act(policy: Any, memory: Any, frames: Any, percept: Any) -> Any:
+        decision, memory = policy.act(memory, policy.encode(frames), percept)
+        return decision.action, memory
 
-    memory, key = agent.begin(options.envs), jax.random.key(0)
+    memory = policy.begin(options.envs, jax.random.key(0))
     seconds = []
     for _ in range(20 * options.repeats):
         started = time.perf_counter()
-        action, memory = act(state, memory, frames, is_first, key)
+        action, memory = act(policy, memory, frames, percept)
         np.asarray(action)
         seconds.append(time.perf_counter() - started)
     seconds = seconds[len(seconds) // 10 + 1 :]
@@ -150,7 +156,9 @@ def act_time(agent: VisionAgent, state: VisionState, options: argparse.Namespace
     return result
 
 
-def part_times(agent: VisionAgent, state: VisionState, replay: Replay, options: argparse.Namespace) -> dict[str, float]:
+def part_times(
+    agent: WorldModelAgent, state: WorldModelState, replay: Replay, options: argparse.Namespace
+) -> dict[str, float]:
     """Each part alone, forward and backward, in milliseconds."""
     settings, key = agent.settings, jax.random.key(2)
     dtype = jnp.bfloat16 if settings.precision == "bfloat16" else jnp.float32
@@ -159,45 +167,33 @@ def part_times(agent: VisionAgent, state: VisionState, replay: Replay, options: 
     num_rows = rows.is_first.size
     features = jnp.zeros((num_rows, settings.model.deterministic + settings.model.stochastic), dtype)
     images = rows.observation.reshape(-1, *rows.observation.shape[2:])
-    embeddings = model.encoder(images).reshape(*rows.is_first.shape, -1)
+    embeddings = convolutions.encode(model.encoder, images).reshape(*rows.is_first.shape, -1)
 
     def encoder(encoder: Any) -> Any:
-        return jnp.sum(encoder(images).astype(jnp.float32) ** 2)
+        return jnp.sum(convolutions.encode(encoder, images).astype(jnp.float32) ** 2)
 
     def decoder(decoder: Any) -> Any:
-        return jnp.sum((decoder(features).astype(jnp.float32) - decoder.target(images)) ** 2)
+        return jnp.sum(convolutions.decoder_error(decoder, features, images))
 
     def scan(cell: Any) -> Any:
-        steps, draws = cell.prepare(embeddings, rows.action, rows.is_first, key)
-        filtered = cell.distributions(cell.filter(steps, draws, unroll=agent._unroll), draws)
-        return sum(jnp.sum(leaf.astype(jnp.float32) ** 2) for leaf in jax.tree.leaves(filtered))
+        steps, draws = filters.prepare(cell, embeddings, rows.action, rows.is_first, key)
+        found = filters.distributions(cell, filters.filter_steps(cell, steps, draws, unroll=agent._unroll), draws)
+        return sum(jnp.sum(leaf.astype(jnp.float32) ** 2) for leaf in jax.tree.leaves(found))
 
     def elbo(model: Any) -> Any:
-        return elbo_loss(model, rows, settings.model, key, unroll=agent._unroll)[0]
+        return fast.loss(model, rows, key, unroll=agent._unroll)[0]
 
-    start = State(features[:, : settings.model.deterministic], features[:, settings.model.deterministic :])
+    start = cast(model.begin(num_rows), dtype)
     one = jax.tree.map(lambda leaf: leaf[0], state.actor_critics)
-    weights = jax.tree.map(lambda leaf: leaf[0], agent.objective_weights)
 
-    def improve(learned: Any) -> Any:
-        return agent.learner.improve(learned, model, start, weights, key)[0]
-
-    def improve_both(learned: Any) -> Any:
-        keys = jax.random.split(key, 2)
-        return eqx.filter_vmap(lambda a, b, c: agent.learner.improve(a, model, start, b, c)[0])(
-            learned, agent.objective_weights, keys
-        )
-
-    def imagine(action_offsets: Any) -> Any:
+    def imagine(offsets: Any) -> Any:
         actor = cast(one.actor.tree, dtype)
-        noise = DreamNoise.draw(model.cell, num_rows, action_offsets.shape[-1], action_offsets.shape[0], key)
-        dreamt, back = jax.vjp(
-            lambda x: dream(model.cell, actor, start, noise, x, unroll=agent._unroll), action_offsets
-        )
+        noise = agent.search.draw(one, model, start, key)
+        dreamt, back = jax.vjp(lambda x: dream(model.cell, actor, start, noise, x, unroll=agent._unroll), offsets)
         both = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), dreamt)
-        return action_offsets + 1e-9 * jnp.sum(jax.vmap(back)(both)[0], axis=0)
+        return offsets + 1e-9 * jnp.sum(jax.vmap(back)(both)[0], axis=0)
 
-    action_offsets = jnp.zeros((settings.actor_critic.horizon, num_rows, agent.surroundings.action_dim), jnp.float32)
+    offsets = jnp.zeros((settings.actor_critic.horizon, num_rows, agent.spec.action_dim), jnp.float32)
     optimiser = agent._model_optimiser
 
     def optimise(carry: Any) -> Any:
@@ -210,9 +206,7 @@ def part_times(agent: VisionAgent, state: VisionState, replay: Replay, options: 
         "rssm_scan": (_trained(scan), model.cell),
         "world_model_loss_and_gradient": (_trained(elbo), model),
         "world_model_optimiser": (optimise, (state.model.vector, state.model_memory)),
-        "imagination": (imagine, action_offsets),
-        "actor_critic": (improve, one),
-        "two_actor_critics": (improve_both, state.actor_critics),
+        "imagination": (imagine, offsets),
         "replay_sample": (
             lambda key: jax.random.fold_in(
                 key, replay.sample(key, settings.batch_size, settings.sequence_length).observation[0, 0, 0, 0, 0]

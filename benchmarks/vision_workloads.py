@@ -1,4 +1,4 @@
-"""What the benchmarks of the vision agent learn with: agents of the paper's sizes or tiny ones, a replay of noise."""
+"""What benchmarks of learning with a world model need: agents of the paper's sizes or tiny ones, a replay of noise."""
 
 import dataclasses
 from collections.abc import Callable
@@ -6,21 +6,22 @@ from typing import Any
 
 import jax
 import numpy as np
-from actsafe.agents.recipes import VISION_RECIPES
-from actsafe.agents.vision import EnvSpec, VisionAgent, VisionSettings, VisionState
 
 from actsafe.actor_critic.settings import ActorCriticSettings
-from actsafe.agents.phases import Phase
+from actsafe.agents.algorithms import ALGORITHMS
+from actsafe.agents.phases import Phase, Schedule
+from actsafe.agents.world_model import WorldModelAgent, WorldModelAgentSettings, WorldModelState
 from actsafe.data.device_replay import Replay
 from actsafe.data.rows import Rows
+from actsafe.envs.spec import EnvSpec
 from actsafe.models.rssm.world_model import WorldModelSettings
 from actsafe.training import provenance
 
-SURROUNDINGS = EnvSpec((64, 64, 3), action_dim=2, budgets=(25.0,), num_decisions=500, action_repeat=2)
+SPEC = EnvSpec("noise", (64, 64, 3), 2, ("cost",), (25.0,), num_decisions=500, action_repeat=2)
 
-PAPER = VisionSettings()
+PAPER = WorldModelAgentSettings()
 
-TINY = VisionSettings(
+TINY = WorldModelAgentSettings(
     model=WorldModelSettings(
         deterministic=8, stochastic=4, hidden=8, image_depth=2, image_width=8, head_width=8, head_depth=1
     ),
@@ -35,7 +36,9 @@ def use_single_precision() -> None:
     jax.config.update("jax_enable_x64", False)
 
 
-def make_agent(*, batch: int, members: int, precision: str, unroll: int = PAPER.unroll, is_quick: bool) -> VisionAgent:
+def make_agent(
+    *, batch: int, members: int, precision: str, unroll: int = 0, implementation: str = "auto", is_quick: bool
+) -> WorldModelAgent:
     """ActSafe of the paper's sizes on 64 x 64 pixels, but for what is given; a tiny one on 16 x 16 to be quick."""
     settings = TINY if is_quick else PAPER
     settings = dataclasses.replace(
@@ -44,14 +47,15 @@ def make_agent(*, batch: int, members: int, precision: str, unroll: int = PAPER.
         batch_size=batch,
         precision=precision,
         unroll=unroll,
+        implementation=implementation,
     )
-    surroundings = SURROUNDINGS._replace(observation_shape=(16, 16, 3)) if is_quick else SURROUNDINGS
-    return VisionAgent(surroundings, VISION_RECIPES["actsafe"], settings)
+    spec = SPEC._replace(observation_shape=(16, 16, 3)) if is_quick else SPEC
+    return settings.make(spec, ALGORITHMS["actsafe"], Schedule())
 
 
-def make_replay(agent: VisionAgent, num_envs: int) -> Replay:
+def make_replay(agent: WorldModelAgent, num_envs: int) -> Replay:
     """Noise of the right shapes: times do not depend on what is seen."""
-    here, num_rows = agent.surroundings, 2 * agent.settings.sequence_length
+    here, num_rows = agent.spec, 2 * agent.settings.sequence_length
     shape, lead = here.observation_shape, (num_envs, num_rows)
     random = np.random.default_rng(0)
     return Replay.empty(num_envs, num_rows, shape, np.uint8, here.action_dim, len(here.budgets)).append(
@@ -65,11 +69,13 @@ def make_replay(agent: VisionAgent, num_envs: int) -> Replay:
     )
 
 
-def updates(agent: VisionAgent, phase: Phase) -> Callable[[VisionState, Replay, Any], tuple[VisionState, Any]]:
+def updates(
+    agent: WorldModelAgent, phase: Phase
+) -> Callable[[WorldModelState, Replay, Any], tuple[WorldModelState, Any]]:
     """The function of a state, a replay and keys that learns once per key, from a batch that each draws."""
     batch, length = agent.settings.batch_size, agent.settings.sequence_length
 
-    def learn(state: VisionState, replay: Replay, keys: Any) -> tuple[VisionState, Any]:
+    def learn(state: WorldModelState, replay: Replay, keys: Any) -> tuple[WorldModelState, Any]:
         return agent.learn(state, lambda key: replay.sample(key, batch, length), keys, keys, phase)
 
     return learn

@@ -8,7 +8,7 @@ import os
 from importlib import metadata
 
 # Before JAX is imported, and in the environment so that processes which a test starts have it too.
-os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ["JAX_PLATFORMS"] = os.environ.get("ACTSAFE_TEST_PLATFORM", "cpu")
 # Most programs here are small and run once or twice: optimising them takes longer than it saves, and so do XLA's newer
 # emitters of fused loops (a release that does not know this flag would not start). In front, so that whoever sets these
 # otherwise is heard. Processes that a test starts need them too: another level, other last bits.

@@ -13,7 +13,7 @@ from actsafe.models.networks import MLP
 MEAN_LIMIT = 5.0
 MIN_STD = 1e-4
 FAR = 3.0
-"""Where a raw mean moves the action a hundredth of what it does near 0. Farther out it is soon nothing."""
+"""Where a raw mean moves the action a hundredth of what it does near 0. Farther out its effect vanishes."""
 
 
 class Squashed(NamedTuple):
@@ -47,7 +47,11 @@ class Actor(eqx.Module):
 
     def __call__(self, features: Float[Array, "*lead feature"]) -> Squashed:
         """The distribution in every state."""
-        return self.distribution(self.layers(features.astype(self.layers.layers[0].weight.dtype)))
+        return self.distribution(self.layers(features))
+
+    @property
+    def num_actions(self) -> int:
+        return self.layers.layers[-1].bias.shape[-1] // 2
 
     def distribution(self, outputs: Float[Array, "*lead outputs"]) -> Squashed:
         """mean = 5 tanh(m / 5),  std = softplus(s + softplus⁻¹(initial_std)) + 10⁻⁴, from the layers' (m, s)."""

@@ -1,7 +1,7 @@
 """ActSafe with a world model: the paper's Algorithm 2 from pixels or state, as pure functions of one `WorldModelState`.
 
     for every update:
-        learn Q_n      the ensemble world model, from recorded sequences          `elbo_loss`
+        learn Q_n      the ensemble world model, from recorded sequences          `LatentModel.loss`
         select pi_n    maximise the weighted reward in imagination, pessimistic      `Learner.improve`
                        cost returns within their budgets
 
@@ -18,15 +18,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
+from actsafe.actor_critic import update as plain
 from actsafe.actor_critic.actor import Actor
-from actsafe.actor_critic.judging import ImaginedObjective
-from actsafe.actor_critic.learning import ActorCritic, Learner
+from actsafe.actor_critic.losses import ImaginedObjective
 from actsafe.actor_critic.settings import ActorCriticSettings
+from actsafe.actor_critic.update import ActorCritic, Batch, Learner, Policies
 from actsafe.agents.algorithms import Algorithm, Role
 from actsafe.agents.base import ActMode, Agent, AgentSettings, Decision, Forecasts, Newest, Percept, Policy, Promise
 from actsafe.agents.handover import may_take_over
 from actsafe.agents.phases import Phase, Schedule
-from actsafe.agents.side_by_side import Batch, Policies, learn_both
 from actsafe.agents.world_model_forecasts import DOES_NOT_PROMISE, NUM_SEEN, imagined_promise, outcome_forecasts
 from actsafe.agents.world_model_learner import WorldModelLearner
 from actsafe.constrained.descent import descend
@@ -34,10 +34,11 @@ from actsafe.constrained.optimisers import clipped_adam
 from actsafe.constrained.settings import StepSettings
 from actsafe.data.rows import Rows
 from actsafe.envs.spec import EnvSpec
+from actsafe.fast import convolutions, device, side_by_side
+from actsafe.fast import world_model as fast
+from actsafe.models.base import Latent, LatentModel
 from actsafe.models.networks import cast
 from actsafe.models.packing import Packed, flat
-from actsafe.models.rssm.encoder import prefers_products
-from actsafe.models.rssm.states import State
 from actsafe.models.rssm.world_model import WorldModel, WorldModelSettings, predict_video, require_learnable
 from actsafe.objectives.uncertainty import UncertaintySettings, planner_budget
 from actsafe.objectives.weights import ObjectiveWeights, stacked
@@ -52,6 +53,35 @@ RewardRange = Float[Array, "2"]
 """The least and the largest."""
 
 PRECISIONS = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
+
+
+class Implementation(NamedTuple):
+    """The functions that a model acts and learns by; parameters and train state are the same for all."""
+
+    encode: Callable[..., Array]
+    step: Callable[..., Latent]
+    learn_both: Callable[..., Any]
+
+
+PLAIN = Implementation(
+    lambda model, observations: model.encode(observations),
+    lambda model, *inputs: model.step(*inputs),
+    plain.learn_both,
+)
+FAST = Implementation(
+    lambda model, observations: convolutions.encode(model.encoder, observations), fast.step, side_by_side.learn_both
+)
+IMPLEMENTATIONS = ("auto", "plain", "fast")
+
+
+def implementation(name: str, model: LatentModel) -> Implementation:
+    """What `WorldModelAgentSettings.implementation` stands for with this model."""
+    has_fast = isinstance(model, WorldModel)
+    if name == "fast" and not has_fast:
+        raise ValueError(
+            f"agent.implementation: got fast, but a {type(model).__name__} has a plain one alone; use auto or plain"
+        )
+    return FAST if has_fast and name != "plain" else PLAIN
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,8 +114,12 @@ class WorldModelAgentSettings(AgentSettings):
     """Whether the planner's budget counts simulator steps, as the released code does, instead of decisions."""
     budget_slack: float = 0.0
     """Added to the planner's budgets."""
+    implementation: str = "auto"
+    """plain: JAX as the equations read; fast: the same in fewer and larger operations, and in kernels where there are
+    some for the device and the precision; auto: fast, for models that it is there for."""
     unroll: int = 0
-    """Steps of a loop in one piece: more compile longer and run faster on an accelerator. 0 is 10 there, and 1 else."""
+    """Steps of a loop in one piece, in the fast implementation: more compile longer and run faster on an accelerator. 0
+    is 10 there, and 1 else."""
 
     def __post_init__(self) -> None:
         batch_size = 2 if self.recent_rows else 1
@@ -95,8 +129,9 @@ class WorldModelAgentSettings(AgentSettings):
         for name in ("model_rate", "reward_scale"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise ValueError(f"agent.{name} must be positive, got {getattr(self, name)}")
-        if self.precision not in PRECISIONS:
-            raise ValueError(f"agent.precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}")
+        for name, known in (("precision", PRECISIONS), ("implementation", IMPLEMENTATIONS)):
+            if getattr(self, name) not in known:
+                raise ValueError(f"agent.{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
 
     decisions_per_cycle: int = 50
     """Decisions of every environment between two stretches of learning."""
@@ -152,7 +187,7 @@ class WorldModelAgentSettings(AgentSettings):
 class PolicyWeights(NamedTuple):
     """What decisions are made with."""
 
-    model: Packed[WorldModel]
+    model: Packed[LatentModel]
     actors: Packed[Actor]
     """The task's and, if the algorithm explores, the exploration's, along the leading axis."""
 
@@ -160,11 +195,11 @@ class PolicyWeights(NamedTuple):
 class WorldModelState(eqx.Module):
     """All that changes while the agent learns."""
 
-    model: Packed[WorldModel]
+    model: Packed[LatentModel]
     model_memory: Any
     actor_critics: ActorCritic
     """The task's and, if the algorithm explores, the exploration's, along the leading axis."""
-    starts: State
+    starts: Latent
     """Of the last batch: where the next dreams begin."""
     num_updates: Int[Array, ""]
     num_skipped: Int[Array, ""]
@@ -178,7 +213,7 @@ class WorldModelState(eqx.Module):
 class FilterMemory(NamedTuple):
     """What acting remembers of every environment."""
 
-    state: State
+    state: Latent
     action: Float[Array, "environment action"]
     key: PRNGKeyArray
     """The random stream of all environments."""
@@ -194,29 +229,31 @@ class WorldModelPolicy(Policy):
     """Whether actions are uniform all the same; the filter goes on."""
     is_greedy: bool = eqx.field(static=True)
     """Whether actions are the policy's medians."""
-    sizes: tuple[int, int, int] = eqx.field(static=True)
-    """Of the deterministic and the stochastic state, and of an action."""
+    action_dim: int = eqx.field(static=True)
     dtype: Any = eqx.field(static=True)
+    implementation: str = eqx.field(static=True)
 
     def begin(self, num_envs: int, key: PRNGKeyArray) -> FilterMemory:
-        """Zeros: the first observation of an episode begins a new state anyway."""
-        deterministic, stochastic, action = (jnp.zeros((num_envs, size), jnp.float32) for size in self.sizes)
-        return FilterMemory(State(deterministic, stochastic), action, key)
+        """What comes before the first observation, which begins a new state anyway."""
+        action = jnp.zeros((num_envs, self.action_dim), jnp.float32)
+        return FilterMemory(self.weights.model.tree.begin(num_envs), action, key)
 
     def encode(self, observation: Array) -> Float[Array, "environment feature"]:
         """What the encoder makes of observations."""
-        return cast(self.weights.model.tree.encoder, self.dtype)(observation)
+        model = cast(self.weights.model.tree, self.dtype)
+        return implementation(self.implementation, model).encode(model, observation)
 
     def act(self, memory: FilterMemory, encoded: Array, percept: Percept) -> tuple[Decision, FilterMemory]:
         """Actions of the actor, or their medians. Nothing is checked before it is done."""
         key, filter_key, action_key = jax.random.split(memory.key, 3)
         model = cast(self.weights.model.tree, self.dtype)
-        latent = model.step(memory.state, memory.action, encoded, percept.is_first, filter_key)
+        step = implementation(self.implementation, model).step
+        latent = step(model, memory.state, memory.action, encoded, percept.is_first, filter_key)
         if self.is_uniform:
             action = jax.random.uniform(action_key, memory.action.shape, jnp.float32, -1.0, 1.0)
         else:
             packed = jax.tree.map(lambda leaf: leaf[self.place], self.weights.actors)
-            distribution = cast(packed.tree, self.dtype)(latent.features)
+            distribution = cast(packed.tree, self.dtype)(model.features(latent))
             noise = jax.random.normal(action_key, memory.action.shape, jnp.float32)
             action = distribution.middle if self.is_greedy else distribution.sample(noise)
         unknown, no = jnp.full(percept.is_first.shape, jnp.nan), jnp.zeros(percept.is_first.shape, bool)
@@ -225,7 +262,7 @@ class WorldModelPolicy(Policy):
 
 @dataclasses.dataclass(frozen=True)
 class WorldModelAgent(Agent):
-    """A row of the table with an ensemble RSSM and actor-critics in imagination."""
+    """A row of the table with a latent model and actor-critics in imagination."""
 
     settings: WorldModelAgentSettings
 
@@ -272,7 +309,7 @@ class WorldModelAgent(Agent):
             dtype=self.dtype,
         )
         step = self.algorithm.step(self.settings.step, actor_critic.actor_rate)
-        return Learner(objective, step, self.planner_budgets, unroll=self._unroll)
+        return Learner(objective, step, self.planner_budgets)
 
     @property
     def objective_weights(self) -> ObjectiveWeights:
@@ -287,16 +324,13 @@ class WorldModelAgent(Agent):
         here, settings = self.spec, self.settings
         model_key, actor_key = jax.random.split(key)
         shape, num_costs = here.observation_shape, len(here.budgets)
-        model = Packed.of(WorldModel.create(shape, here.action_dim, num_costs, settings.model, model_key))
-        num_features = settings.model.deterministic + settings.model.stochastic
+        model: LatentModel = settings.model.create(shape, here.action_dim, num_costs, model_key)
         keys = jax.random.split(actor_key, 2)[: 1 + self.algorithm.explores]
-        actor_critics = eqx.filter_vmap(lambda k: self.search.init(num_features, here.action_dim, k))(keys)
-        num_starts = settings.batch_size * settings.sequence_length
-        sizes = (settings.model.deterministic, settings.model.stochastic)
-        starts = State(*(jnp.zeros((num_starts, size), jnp.float32) for size in sizes))
+        actor_critics = eqx.filter_vmap(lambda k: self.search.init(model.num_features, here.action_dim, k))(keys)
+        starts, packed = model.begin(settings.batch_size * settings.sequence_length), Packed.of(model)
         # Arrays of their own: a program that takes the state over takes each only once.
         counts = (jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
-        return WorldModelState(model, self._model_optimiser.init(model.vector), actor_critics, starts, *counts)
+        return WorldModelState(packed, self._model_optimiser.init(packed.vector), actor_critics, starts, *counts)
 
     def learn(
         self,
@@ -347,28 +381,25 @@ class WorldModelAgent(Agent):
         model_key, dream_key = jax.random.split(key)
         rows = rows._replace(reward=self.settings.reward_scale * rows.reward)
         num_active = state.actor_critics.actor.vector.shape[0]
-        batch = Batch(rows, self.settings.model, model_key, self.dtype, self._unroll)
+        batch = Batch(rows, model_key, self.dtype, self._unroll)
         weights = jax.tree.map(lambda leaf: leaf[:num_active], self._bounded(self.objective_weights, reward_range))
         keys = jax.random.split(dream_key, num_active)
         policies = Policies(self.search, state.actor_critics, weights, state.starts, keys)
-        taught, actor_critics, info = learn_both(state.model.tree, batch, policies)
-        parts = taught.parts
+        model = state.model.tree
+        learn_both = implementation(self.settings.implementation, model).learn_both
+        taught, actor_critics, info = learn_both(model, batch, policies)
         with jax.named_scope("model_step"):
             weights, memory, is_model_skipped = descend(
                 self._model_optimiser, state.model.vector, flat(taught.gradient), state.model_memory
             )
         # Neighbours are from different sequences: blocks of them draw what they believe together.
         starts = jax.tree.map(
-            lambda leaf: jnp.swapaxes(leaf, 0, 1).reshape(-1, leaf.shape[-1]).astype(jnp.float32),
-            parts.filtered.state,
+            lambda leaf: jnp.swapaxes(leaf, 0, 1).reshape(-1, *leaf.shape[2:]).astype(jnp.float32), taught.states
         )
         is_skipped = jnp.maximum(is_model_skipped, jnp.max(info["is_skipped"]))
         metrics = {
             "model/loss": taught.loss,
-            "model/observation_loss": parts.observation_loss,
-            "model/reward_loss": parts.reward_loss,
-            "model/cost_loss": parts.cost_loss,
-            "model/kl": parts.kl,
+            **{f"model/{name}": value for name, value in taught.parts.items()},
             "is_skipped": is_skipped,
         }
         for place, name in ((TASK, "task"), (EXPLORATION, "exploration"))[:num_active]:
@@ -404,17 +435,17 @@ class WorldModelAgent(Agent):
     def policy(self, weights: PolicyWeights, mode: ActMode) -> "WorldModelPolicy":
         """What decides with these weights."""
         place = EXPLORATION if mode.role is Role.EXPLORATION else TASK
-        sizes = (self.settings.model.deterministic, self.settings.model.stochastic, self.spec.action_dim)
-        is_uniform = mode.role is Role.UNIFORM
-        return WorldModelPolicy(weights, place, is_uniform, mode.is_greedy, sizes, self._acting_dtype)
+        choices = (self.spec.action_dim, self._acting_dtype, self.settings.implementation)
+        return WorldModelPolicy(weights, place, mode.role is Role.UNIFORM, mode.is_greedy, *choices)
 
     def learner(self, num_envs: int, num_seeds: int) -> "WorldModelLearner":
         return WorldModelLearner(self, num_envs, num_seeds)
 
     def predict_video(self, state: WorldModelState, rows: Rows, num_seen: int, key: PRNGKeyArray) -> np.ndarray:
-        if len(self.spec.observation_shape) != 3:
+        model = state.model.tree
+        if not isinstance(model, WorldModel) or len(self.spec.observation_shape) != 3:
             return super().predict_video(state, rows, num_seen, key)
-        shown = eqx.filter_jit(predict_video)(state.model.tree, rows, num_seen, key)
+        shown = eqx.filter_jit(predict_video)(model, rows, num_seen, key)
         return np.clip(np.round((np.asarray(shown) + 0.5) * 255.0), 0, 255).astype(np.uint8)
 
     def may_exploit(self, learned: Mapping[str, Any]) -> bool:
@@ -458,12 +489,12 @@ class WorldModelAgent(Agent):
 
     @property
     def _unroll(self) -> int:
-        return self.settings.unroll or (1 if prefers_products() else UNROLLED)
+        return self.settings.unroll or (1 if device.is_for_cpu() else UNROLLED)
 
     @property
     def _acting_dtype(self) -> Any:
         """A CPU decides in single precision: it would have to emulate any other."""
-        return jnp.float32 if prefers_products() else self.dtype
+        return jnp.float32 if device.is_for_cpu() else self.dtype
 
     @property
     def dtype(self) -> Any:

@@ -15,7 +15,7 @@ from actsafe.agents.base import ActMode, Policy
 from actsafe.agents.phases import Phase
 from actsafe.agents.seeds import over_seeds
 from actsafe.data.replay import HostReplay, Replay
-from actsafe.models.rssm.blocks import is_for_nvidia
+from actsafe.fast.device import is_for_nvidia
 
 AnyReplay = Replay | HostReplay
 

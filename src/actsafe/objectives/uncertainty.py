@@ -2,27 +2,12 @@
 
 import abc
 import dataclasses
-from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-
-class Disagreement(NamedTuple):
-    """The uncertainty of an ensemble about each feature of the next state, in two kinds."""
-
-    epistemic_var: Float[Array, "*rows feature"]
-    """Variance over members of their means: what more data would remove."""
-    aleatoric_var: Float[Array, "*rows feature"]
-    """Mean over members of their variances: what no data will remove."""
-
-    @classmethod
-    def among(
-        cls, means: Float[Array, "*rows member feature"], stds: Float[Array, "*rows member feature"], *, axis: int
-    ) -> "Disagreement":
-        """Of members along `axis`."""
-        return cls(jnp.var(means, axis=axis), jnp.mean(stds**2, axis=axis))
+from actsafe.models.base import Disagreement
 
 
 class Uncertainty(eqx.Module):

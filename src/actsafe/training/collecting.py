@@ -17,7 +17,7 @@ from actsafe.envs.base import EnvBatch
 from actsafe.envs.problem import ProblemBatch
 from actsafe.envs.sharing import Sharing
 from actsafe.envs.spec import TimeStep
-from actsafe.models.rssm.encoder import prefers_products
+from actsafe.fast.device import is_for_cpu
 from actsafe.problems.cores import num_cores
 
 
@@ -113,7 +113,7 @@ class Decider:
         )
         self._encode = eqx.filter_jit(self._encoded)
         # A compiled call draws its frames one after the other on a CPU: there, threads share them.
-        num_threads = min(num_cores(), num_envs) if is_shared and prefers_products() and num_seeds == 1 else 1
+        num_threads = min(num_cores(), num_envs) if is_shared and is_for_cpu() and num_seeds == 1 else 1
         self._sharing = Sharing(num_threads, "encoding") if num_threads > 1 else None
 
     def begin(self, policy: Policy, keys: Key[Array, " seed"]) -> Any:

@@ -10,18 +10,14 @@ import optax
 import pytest
 
 from actsafe.data.rows import Rows
-from actsafe.models import networks
-from actsafe.models.networks import cast, elu
-from actsafe.models.rssm import cell as cells
-from actsafe.models.rssm import decoder as decoders
-from actsafe.models.rssm import encoder as encoders
+from actsafe.fast import convolutions, device
+from actsafe.models.networks import cast
 from actsafe.models.rssm.cell import Cell
 from actsafe.models.rssm.decoder import Upsampling, kernel_sizes
 from actsafe.models.rssm.elbo import balanced_kl, kl_divergence, squared_error
-from actsafe.models.rssm.encoder import ImageEncoder
-from actsafe.models.rssm.gru import gru
+from actsafe.models.rssm.encoder import LAYOUT, ImageEncoder
 from actsafe.models.rssm.states import Gaussian, State
-from actsafe.models.rssm.world_model import WorldModel, WorldModelSettings, elbo_loss, predict_video, require_learnable
+from actsafe.models.rssm.world_model import WorldModel, WorldModelSettings, predict_video, require_learnable
 from actsafe.objectives.uncertainty import Disagreement, EpistemicNorm
 
 SMALL = WorldModelSettings(
@@ -96,21 +92,17 @@ def test_squared_error_by_hand():
     np.testing.assert_allclose(squared_error(jnp.array([[1.0, 2.0], [0.0, 0.0]]), jnp.zeros((2, 2))), [2.5, 0.0])
 
 
-def test_elu_and_its_slope_are_jaxs():
-    x = jnp.linspace(-3.0, 3.0, 13)
-    np.testing.assert_allclose(elu(x), jax.nn.elu(x), rtol=1e-6)
-    np.testing.assert_allclose(jax.vmap(jax.grad(elu))(x), jax.vmap(jax.grad(jax.nn.elu))(x), rtol=1e-6)
-
-
-@pytest.fixture(params=[True, False], ids=["products", "convolutions"])
-def either_way(request, monkeypatch):
-    """Both forms of the layers, whichever this device prefers."""
-    for module in (encoders, decoders):
-        monkeypatch.setattr(module, "prefers_products", lambda: request.param)
+@pytest.fixture(params=["plain", "products", "convolutions"])
+def layers(request, monkeypatch):
+    """The plain layers, and both forms of the fast ones, whichever this device prefers."""
+    monkeypatch.setattr(device, "is_for_cpu", lambda: request.param == "products")
+    if request.param == "plain":
+        return Upsampling.__call__, ImageEncoder.__call__
+    return convolutions.upsample, convolutions.encode
 
 
 @pytest.mark.parametrize(("size", "side"), [(5, 5), (6, 4)])
-def test_upsample_is_a_transposed_convolution(size, side, key, either_way):
+def test_upsample_is_a_transposed_convolution(size, side, key, layers):
     x_key, kernel_key = jax.random.split(key)
     x = jax.random.normal(x_key, (2, side, side, 3))
     kernel = jax.random.normal(kernel_key, (size, size, 3, 2))
@@ -119,10 +111,11 @@ def test_upsample_is_a_transposed_convolution(size, side, key, either_way):
         for j in range(side):
             patch = np.einsum("nc,abco->nabo", x[:, i, j], kernel)
             expected[:, 2 * i : 2 * i + size, 2 * j : 2 * j + size] += patch
-    np.testing.assert_allclose(Upsampling(kernel, jnp.array([1.0, 2.0]))(x), expected + np.array([1.0, 2.0]), rtol=1e-4)
+    found = layers[0](Upsampling(kernel, jnp.array([1.0, 2.0])), x)
+    np.testing.assert_allclose(found, expected + np.array([1.0, 2.0]), rtol=1e-4, atol=1e-6)
 
 
-def test_upsamplings_gradient_is_that_of_a_transposed_convolution(key, either_way):
+def test_upsamplings_gradient_is_that_of_a_transposed_convolution(key, layers):
     """JAX's own, in which a kernel is turned round; 3 channels in and 4 · 3 out are not eights."""
     x_key, kernel_key, error_key = jax.random.split(key, 3)
     x = jax.random.normal(x_key, (2, 5, 5, 3))
@@ -131,57 +124,15 @@ def test_upsamplings_gradient_is_that_of_a_transposed_convolution(key, either_wa
 
     def theirs(x, kernel):
         kernel = kernel[::-1, ::-1]
-        return jax.lax.conv_transpose(x, kernel, (2, 2), "VALID", dimension_numbers=decoders.LAYOUT)
+        return jax.lax.conv_transpose(x, kernel, (2, 2), "VALID", dimension_numbers=LAYOUT)
 
-    _, back = jax.vjp(lambda x, kernel: Upsampling(kernel, jnp.zeros(3))(x), x, kernel)
+    _, back = jax.vjp(lambda x, kernel: layers[0](Upsampling(kernel, jnp.zeros(3)), x), x, kernel)
     _, expected = jax.vjp(theirs, x, kernel)
     for mine, other in zip(back(errors), expected(errors), strict=True):
         np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize(("num_rows", "num_pieces"), [(12, 4), (13, 1), (2, 1)])
-def test_sums_of_pieces(num_rows, num_pieces, key, monkeypatch):
-    """Pieces of at least 3 rows: 4 of 12, but 13 can only stay whole, and so do 2."""
-    monkeypatch.setattr(networks, "ROWS_OF_A_PIECE", 3)
-    x, y = (jax.random.normal(k, (num_rows, size)) for k, size in zip(jax.random.split(key), (5, 2), strict=True))
-    np.testing.assert_allclose(networks.summed(x, y), x.T @ y, rtol=1e-5, atol=1e-5)
-    assert f"[{num_pieces},{num_rows // num_pieces},5]" in str(jax.make_jaxpr(networks.summed)(x, y))
-
-
-@pytest.mark.parametrize("shape", [(6, 3), (64, 12), (7, 5), (4, 600)])
-def test_column_sums(shape, key):
-    """Few columns by several rows at a time, where their number allows it, and many as they are."""
-    x = jax.random.normal(key, shape)
-    np.testing.assert_allclose(networks.column_sums(x), np.sum(x, axis=0), rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize(("x_shape", "bias_shape"), [((2, 4, 3), (3,)), ((5, 4, 3), (5, 3)), ((2, 5, 4, 3), (5, 3))])
-def test_shifted_has_the_gradient_of_a_sum(x_shape, bias_shape, key):
-    x, bias, errors = (jax.random.normal(key, shape) for shape in (x_shape, bias_shape, x_shape))
-
-    def plain(x, bias):
-        return x + jnp.broadcast_to(bias if bias.ndim == 1 else bias[:, None], x.shape)
-
-    _, back = jax.vjp(networks.shifted, x, bias)
-    _, expected = jax.vjp(plain, x, bias)
-    np.testing.assert_allclose(networks.shifted(x, bias), plain(x, bias), rtol=1e-6)
-    for mine, other in zip(back(errors), expected(errors), strict=True):
-        np.testing.assert_allclose(mine, other, rtol=1e-5, atol=1e-5)
-
-
-def test_product_has_the_gradient_of_a_product(key, monkeypatch):
-    monkeypatch.setattr(networks, "ROWS_OF_A_PIECE", 3)
-    x, weight, errors = (
-        jax.random.normal(k, shape)
-        for k, shape in zip(jax.random.split(key, 3), ((2, 6, 5), (5, 4), (2, 6, 4)), strict=True)
-    )
-    _, back = jax.vjp(networks.product, x, weight)
-    _, expected = jax.vjp(jnp.matmul, x, weight)
-    for mine, other in zip(back(errors), expected(errors), strict=True):
-        np.testing.assert_allclose(mine, other, rtol=1e-5, atol=1e-5)
-
-
-def test_encoder_is_equinoxs_convolutions(key, either_way):
+def test_encoder_is_equinoxs_convolutions(key, layers):
     """32 pixels: 32 -> 15 -> 6 -> 2, an odd side among them; the second layer has more than a few channels."""
     encoder = eqx.filter_jit(ImageEncoder.create)(32, 3, 12, key)
     images = jax.random.randint(key, (2, 32, 32, 3), 0, 256).astype(jnp.uint8)
@@ -193,32 +144,7 @@ def test_encoder_is_equinoxs_convolutions(key, either_way):
         x = jax.vmap(layer)(jax.nn.elu(x) if number else x)
     expected = jnp.moveaxis(x, 1, 3).reshape(2, -1)
     assert encoder.embedding_size == expected.shape[1]
-    np.testing.assert_allclose(encoder(images), expected, rtol=1e-4, atol=1e-5)
-
-
-def test_error_of_folded_images_is_that_of_images(key):
-    decoder = decoders.ImageDecoder.create(5, 16, 3, 2, 8, key)
-    features = jax.random.normal(key, (3, 5), jnp.float32)
-    images = jax.random.randint(key, (3, 16, 16, 3), 0, 256).astype(jnp.uint8)
-    expected = 0.5 * jnp.sum((decoder(features) - (images / 255.0 - 0.5)) ** 2, axis=(1, 2, 3))
-    np.testing.assert_allclose(decoder.error(features, images), expected, rtol=1e-5)
-
-
-def test_gru_has_the_gradient_of_its_equation(key):
-    gates, previous, weight = (
-        jax.random.normal(k, (4, size)) for k, size in zip(jax.random.split(key, 3), (12, 3, 3), strict=True)
-    )
-
-    def plain(gates, previous):
-        r, z = jax.nn.sigmoid(gates[:, :3]), jax.nn.sigmoid(gates[:, 3:6])
-        n = jnp.tanh(gates[:, 6:9] + r * gates[:, 9:])
-        return (1 - z) * n + z * previous
-
-    expected = jax.grad(lambda *args: jnp.sum(weight * plain(*args)), argnums=(0, 1))(gates, previous)
-    ours = jax.grad(lambda *args: jnp.sum(weight * gru(*args)), argnums=(0, 1))(gates, previous)
-    np.testing.assert_allclose(gru(gates, previous), plain(gates, previous), rtol=1e-5, atol=1e-6)
-    for a, b in zip(ours, expected, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(layers[1](encoder, images), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_kernels_lead_to_the_image():
@@ -254,10 +180,7 @@ def test_a_member_is_equinoxs_gru(key):
     priors = cell.priors
     state = State(jax.random.normal(key, (5, 8)), jax.random.normal(key, (5, 4)))
     action = jax.random.normal(key, (5, 2))
-    deterministic, expected = cell.predict(state, action)
-    both = ((deterministic, expected), cell.predict_many(state, action))
-    for one, other in zip(*map(jax.tree.leaves, both), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    deterministic, _ = cell.predict(state, action)
     for member in range(3):
         gru = eqx.nn.GRUCell(6, 8, key=key)
         theirs = (
@@ -277,18 +200,18 @@ def test_filtering_at_once_equals_filtering_step_by_step(key):
     settings = dataclasses.replace(SMALL, num_members=1)
     model = make_model(key, settings=settings)
     rows = rows_of(key, first=[(1, 3)])
-    filtered = jax.jit(lambda: model.observe(rows, key))()
+    filtered = jax.jit(lambda: model.filter(rows, key))()
     noise = jax.random.normal(jax.random.split(key)[1], (5, 2, 4), jnp.float32)
     state = model.cell.begin(2)
     for t in range(5):
         goes_on = 1.0 - rows.is_first[:, t, None]
         before = jax.tree.map(lambda leaf, factor=goes_on: leaf * factor, state)
         deterministic, _ = model.cell.predict(before, rows.action[:, t] * goes_on)
-        posterior = model.cell.correct(deterministic[0], model.encoder(rows.observation[:, t]))
+        posterior = model.cell.posterior(deterministic[0], model.encode(rows.observation[:, t]))
         state = State(deterministic[0], posterior.sample(noise[t]))
         np.testing.assert_allclose(filtered.state.deterministic[:, t], state.deterministic, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(filtered.state.stochastic[:, t], state.stochastic, rtol=1e-4, atol=1e-5)
-        prior = model.cell.prior(deterministic)
+        prior = model.cell.priors.belief(deterministic)
         np.testing.assert_allclose(filtered.prior.mean[:, t], prior.mean[0], rtol=1e-4, atol=1e-5)
 
 
@@ -299,42 +222,17 @@ def test_nothing_before_an_episodes_beginning_counts(key):
         observation=rows.observation.at[:, :3].add(1.0),
         action=rows.action.at[:, :3].set(0.0).at[:, 3].set(7.0),
     )
-    observe = jax.jit(lambda rows: model.observe(rows, key).state)
+    observe = jax.jit(lambda rows: model.observe(rows, key))
     one, two = observe(rows), observe(other)
     np.testing.assert_array_equal(one.stochastic[:, 3:], two.stochastic[:, 3:])
     assert not np.allclose(one.stochastic[:, :3], two.stochastic[:, :3])
-
-
-def test_hoisted_gradients_equal_those_of_a_plain_scan(key, monkeypatch):
-    model = make_model(key)
-    rows = rows_of(key, first=[(1, 2)])
-
-    def gradient():
-        return jax.jit(jax.grad(lambda m: elbo_loss(m, rows, SMALL, key)[0]))(model)
-
-    hoisted = gradient()
-
-    def plain(step, weights, carry, inputs, others, members, *, unroll):
-        def body(carry, now):
-            inputs, others, member = now
-
-            def layers(name, x):
-                return x @ (weights[name] if weights[name].ndim == 2 else weights[name][member])
-
-            return step(layers, carry, inputs, others)
-
-        return jax.lax.scan(body, carry, (inputs, others, members))
-
-    monkeypatch.setattr(cells, "hoisted_scan", plain)
-    for ours, expected in zip(jax.tree.leaves(hoisted), jax.tree.leaves(gradient()), strict=True):
-        np.testing.assert_allclose(ours, expected, rtol=1e-3, atol=1e-6)
 
 
 def test_first_rows_have_no_outcome_to_predict(key):
     model = make_model(key)
     rows = rows_of(key, first=[(0, 2)])
     changed = rows._replace(reward=rows.reward.at[0, 2].set(99.0), costs=rows.costs.at[0, 2].set(99.0))
-    loss = jax.jit(lambda rows: elbo_loss(model, rows, SMALL, key)[0])
+    loss = jax.jit(lambda rows: model.loss(rows, key)[0])
     assert loss(rows) == loss(changed)
     assert loss(rows) != loss(rows._replace(reward=rows.reward.at[0, 3].set(99.0)))
 
@@ -354,7 +252,7 @@ def test_costs_are_predicted_positive_and_prediction_has_the_images_shape(key):
 def test_bfloat16_stays_near_float32(key):
     model = make_model(key)
     rows = rows_of(key)
-    loss = jax.jit(lambda model: elbo_loss(model, rows, SMALL, key)[0])
+    loss = jax.jit(lambda model: model.loss(rows, key)[0])
     full, half = loss(model), loss(cast(model, jnp.bfloat16))
     assert half.dtype == jnp.float32
     assert float(half) == pytest.approx(float(full), rel=0.05)

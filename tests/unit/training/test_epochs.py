@@ -92,7 +92,7 @@ def begun(agent_state) -> TrainState:
 def test_host_and_device_collect_the_same(agent, envs, state, monkeypatch):
     """The host by threads, and as it does for an accelerator, by one program."""
     collectors = [HostCollector(envs, 1), DeviceCollector(envs, 1)]
-    monkeypatch.setattr(collecting, "prefers_products", lambda: False)
+    monkeypatch.setattr(collecting, "is_for_cpu", lambda: False)
     collectors.append(HostCollector(envs, 1))
     policy = agent.learner(2, 1).policy(state, ActMode(Role.TASK))
     blocks = []

@@ -1,10 +1,4 @@
-"""What a model expects to observe in a state.
-
-A transposed convolution of stride 2 writes each input pixel into a 6 x 6 patch of the output, and the patches overlap.
-Hardware for matrix products runs that at a few per cent of its speed. Seen from the output it is an ordinary
-convolution: output pixel 2j + p sums x[j − m] w[2m + p] over m = 0, 1, 2, so that the four kinds of output pixel
-(even or odd row, even or odd column) are four groups of channels of one 3 x 3 convolution, unfolded into place.
-"""
+"""The observations that are expected in latent states: transposed convolutions for images, dense layers for vectors."""
 
 import abc
 import math
@@ -14,14 +8,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from actsafe.models.networks import MLP, Dense, elu, shifted
+from actsafe.models.networks import MLP, Dense
 from actsafe.models.rssm.elbo import squared_error
-from actsafe.models.rssm.encoder import LAYOUT, centred, fold, prefers_products, squashed, unfold
-
-TAPS = 3
-"""Input pixels that an output pixel sees along an axis, with a kernel of up to 6 and a stride of 2."""
-CHANNELS = 8
-"""That a library's kernels take at once."""
+from actsafe.models.rssm.encoder import LAYOUT, STRIDE, centred, squashed
 
 
 class Decoder(eqx.Module):
@@ -56,75 +45,11 @@ class Upsampling(eqx.Module):
             jax.random.uniform(bias_key, (num_out,), jnp.float32, -bound, bound),
         )
 
-    def from_pixel(self, x: Float[Array, "row in"]) -> Float[Array, "row size size out"]:
-        """Of a single pixel: a product of matrices."""
-        size, _, num_in, num_out = self.kernel.shape
-        matrix = jnp.moveaxis(self.kernel, 2, 0).reshape(num_in, -1)
-        return shifted((x @ matrix).reshape(-1, size, size, num_out), self.bias)
-
     def __call__(self, x: Float[Array, "row height width in"]) -> Float[Array, "row higher wider out"]:
-        """2 · height − 2 + size pixels a side."""
-        sides = [2 * side - 2 + self.kernel.shape[0] for side in x.shape[1:3]]
-        return unfold(self.folded(x))[:, : sides[0], : sides[1]]
-
-    def folded(self, x: Float[Array, "row height width in"]) -> Float[Array, "row halfway halfway_across outs"]:
-        """The same, with every 2 x 2 pixels as the channels of one; a kernel of 5 leaves a last row and column over."""
-        size, _, num_in, num_out = self.kernel.shape
-        whole = jnp.pad(self.kernel, ((0, 2 * TAPS - size), (0, 2 * TAPS - size), (0, 0), (0, 0)))
-        # kernel[2m + p, 2n + q] meets window entry (2 - m, 2 - n) and makes output (p, q).
-        split = whole.reshape(TAPS, 2, TAPS, 2, num_in, num_out)[::-1, :, ::-1]
-        taps = split.transpose(0, 2, 4, 1, 3, 5).reshape(TAPS, TAPS, num_in, 4 * num_out)
-        y = _windowed_product(x, taps) if prefers_products() else _convolution(x, taps)
-        return shifted(y, jnp.tile(self.bias, 4))
-
-
-def _windowed_product(x: Array, taps: Array) -> Array:
-    """Every 3 x 3 window of `x`, with two pixels of nothing around it, times `taps`."""
-    height, width = (side + TAPS - 1 for side in x.shape[1:3])
-    around = jnp.pad(x, ((0, 0), (TAPS - 1, TAPS - 1), (TAPS - 1, TAPS - 1), (0, 0)))
-    parts = [around[:, i : i + height, j : j + width] for i in range(TAPS) for j in range(TAPS)]
-    return jnp.concatenate(parts, axis=-1) @ taps.reshape(-1, taps.shape[-1])
-
-
-def _convolution(x: Array, taps: Array) -> Array:
-    """The same by the device's library, whose kernels take channels in eights."""
-    num_out = taps.shape[-1]
-    whole = jnp.pad(taps, ((0, 0), (0, 0), (0, 0), (0, -num_out % CHANNELS)))
-    return _all_channels(x, whole)[..., :num_out]
-
-
-@jax.custom_vjp
-def _all_channels(x: Array, taps: Array) -> Array:
-    pad = (TAPS - 1, TAPS - 1)
-    return jax.lax.conv_general_dilated(x, taps, (1, 1), (pad, pad), dimension_numbers=LAYOUT)
-
-
-def _all_channels_forward(x: Array, taps: Array) -> tuple[Array, tuple[Array, Array]]:
-    return _all_channels(x, taps), (x, taps)
-
-
-def _all_channels_backward(kept: tuple[Array, Array], errors: Array) -> tuple[Array, Array]:
-    """Errors go back to x by a convolution without padding, and the taps' gradient is that convolution's own.
-
-    XLA would see a gradient for the padded one as a convolution with a kernel as large as the image, which libraries
-    are slow at.
-    """
-    x, taps = kept
-
-    def back(taps: Array) -> Array:
-        return jax.lax.conv_general_dilated(errors, taps, (1, 1), "VALID", dimension_numbers=LAYOUT)
-
-    reverse = _reversed(taps)
-    (d_reverse,) = jax.linear_transpose(back, reverse)(x)
-    return back(reverse), _reversed(d_reverse)
-
-
-def _reversed(taps: Array) -> Array:
-    """Taps of the way back; the way back of which are the taps."""
-    return jnp.swapaxes(taps[::-1, ::-1], 2, 3)
-
-
-_all_channels.defvjp(_all_channels_forward, _all_channels_backward)
+        """2 · height − 2 + size pixels a side: every pixel of `x` adds a patch, size x size, at twice its place."""
+        turned = self.kernel[::-1, ::-1]
+        y = jax.lax.conv_transpose(x, turned, (STRIDE, STRIDE), "VALID", dimension_numbers=LAYOUT)
+        return y + self.bias.reshape(1, 1, 1, -1)
 
 
 class ImageDecoder(Decoder):
@@ -149,17 +74,11 @@ class ImageDecoder(Decoder):
         return cls(Dense.create(num_features, width, entry_key), layers)
 
     def __call__(self, features: Float[Array, "row feature"]) -> Float[Array, "row height width channel"]:
-        return self.layers[-1](self._before_last(features))
-
-    def error(self, features: Float[Array, "row feature"], observations: Array) -> Float[Array, " row"]:
-        """The same as that of unfolded images, which need not be made: folding what was seen is cheaper."""
-        return squared_error(self.layers[-1].folded(self._before_last(features)), fold(self.target(observations)))
-
-    def _before_last(self, features: Float[Array, "row feature"]) -> Float[Array, "row height width channel"]:
-        x = self.layers[0].from_pixel(self.entry(features.astype(self.entry.weight.dtype)))
-        for layer in self.layers[1:-1]:
-            x = layer(elu(x))
-        return elu(x)
+        first, *rest = self.layers
+        x = first(self.entry(features.astype(self.entry.weight.dtype))[:, None, None])
+        for layer in rest:
+            x = layer(jax.nn.elu(x))
+        return x
 
     def target(self, observations: Array) -> Float[Array, "row height width channel"]:
         return centred(observations)
@@ -171,7 +90,7 @@ class VectorDecoder(Decoder):
     layers: MLP
 
     def __call__(self, features: Float[Array, "row feature"]) -> Float[Array, "row observation"]:
-        return self.layers(features.astype(self.layers.layers[0].weight.dtype))
+        return self.layers(features)
 
     def target(self, observations: Array) -> Float[Array, "row observation"]:
         return squashed(observations)

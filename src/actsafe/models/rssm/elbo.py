@@ -1,4 +1,9 @@
-"""The evidence lower bound: how well a sequence is parts, and how much of it was foreseen."""
+"""Terms of the evidence lower bound: likelihoods of what was observed, and the divergence of posterior and prior.
+
+ELBO = Σ_t E_q[log p(o_t | h_t, s_t) + log p(r_t, c_t | h_t, s_t)] − KL(q(s_t | h_t, o_t) ‖ p(s_t | h_t))
+
+Paper, section 4.3: the RSSM as "a sequential variational auto-encoder".
+"""
 
 import jax
 import jax.numpy as jnp

@@ -1,9 +1,4 @@
-"""What a model makes of an observation: convolutions for images, dense layers for vectors.
-
-A convolution of kernel 4 and stride 2 is a product of matrices once blocks are moved about: fold every 2 x 2 pixels
-into channels, and a window of the image is 2 x 2 of these. On a CPU, and for a layer with few channels on any device,
-the product is faster than XLA's convolution; an accelerator's library convolves many channels faster.
-"""
+"""Embeddings of observations: convolutions for images, dense layers for vectors."""
 
 import abc
 import math
@@ -13,16 +8,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, UInt8
 
-from actsafe.models.networks import MLP, elu, product, shifted
+from actsafe.models.networks import MLP
 
 KERNEL, STRIDE = 4, 2
 LAYOUT = ("NHWC", "HWIO", "NHWC")
-FEW_CHANNELS = 8
-
-
-def prefers_products() -> bool:
-    """Whether the device that programs are compiled for is a CPU."""
-    return jax.default_backend() == "cpu"
 
 
 class Encoder(eqx.Module):
@@ -52,18 +41,8 @@ class Convolution(eqx.Module):
         )
 
     def __call__(self, x: Float[Array, "row height width in"]) -> Float[Array, "row lower narrower out"]:
-        if prefers_products() or x.shape[-1] <= FEW_CHANNELS:
-            return shifted(self._product(x), self.bias)
         y = jax.lax.conv_general_dilated(x, self.kernel, (STRIDE, STRIDE), "VALID", dimension_numbers=LAYOUT)
-        return shifted(y, self.bias)
-
-    def _product(self, x: Float[Array, "row height width in"]) -> Float[Array, "row lower narrower out"]:
-        folded = fold(x)
-        parts = [folded[:, :-1, :-1], folded[:, :-1, 1:], folded[:, 1:, :-1], folded[:, 1:, 1:]]
-        *_, num_in, num_out = self.kernel.shape
-        # kernel[2m + p, 2n + q, in] -> (m, n, p, q, in): windows of folded pixels, and pixels in a fold.
-        matrix = self.kernel.reshape(2, 2, 2, 2, num_in, num_out).transpose(0, 2, 1, 3, 4, 5)
-        return product(jnp.concatenate(parts, axis=-1), matrix.reshape(-1, num_out))
+        return y + self.bias.reshape(1, 1, 1, -1)
 
 
 class ImageEncoder(Encoder):
@@ -90,7 +69,7 @@ class ImageEncoder(Encoder):
     def __call__(self, observations: UInt8[Array, "row height width channel"]) -> Float[Array, "row embedding"]:
         x = centred(observations).astype(self.layers[0].kernel.dtype)
         for layer in self.layers[:-1]:
-            x = elu(layer(x))
+            x = jax.nn.elu(layer(x))
         return self.layers[-1](x).reshape(x.shape[0], -1)
 
 
@@ -106,29 +85,14 @@ class VectorEncoder(Encoder):
         return cls(layers=MLP.create(size, width, width, depth, key), embedding_size=width)
 
     def __call__(self, observations: Float[Array, "row observation"]) -> Float[Array, "row embedding"]:
-        return self.layers(squashed(observations).astype(self.layers.layers[0].weight.dtype))
-
-
-def fold(x: Float[Array, "row height width channel"]) -> Float[Array, "row half_height half_width channels"]:
-    """Every 2 x 2 pixels as the channels of one; an odd last row or column is left out."""
-    rows, height, width, channels = x.shape
-    x = x[:, : height // 2 * 2, : width // 2 * 2]
-    x = x.reshape(rows, height // 2, 2, width // 2, 2, channels).transpose(0, 1, 3, 2, 4, 5)
-    return x.reshape(rows, height // 2, width // 2, 4 * channels)
-
-
-def unfold(x: Float[Array, "row height width channels"]) -> Float[Array, "row double_height double_width channel"]:
-    """The inverse of `fold`."""
-    rows, height, width, channels = x.shape
-    x = x.reshape(rows, height, width, 2, 2, channels // 4).transpose(0, 1, 3, 2, 4, 5)
-    return x.reshape(rows, 2 * height, 2 * width, channels // 4)
+        return self.layers(squashed(observations))
 
 
 def centred(image: UInt8[Array, "..."]) -> Float[Array, "..."]:
-    """image / 255 − ½: what a model sees and predicts."""
+    """image / 255 − ½: what is encoded and decoded of an image."""
     return image.astype(jnp.float32) / 255.0 - 0.5
 
 
 def squashed(vector: Float[Array, "..."]) -> Float[Array, "..."]:
-    """sign(x) log(1 + |x|): what a model sees and predicts of a vector, whatever its units."""
+    """sign(x) log(1 + |x|): what is encoded and decoded of a vector, whatever its units."""
     return jnp.sign(vector) * jnp.log1p(jnp.abs(vector))

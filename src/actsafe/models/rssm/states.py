@@ -1,10 +1,10 @@
-"""Latent states, what is believed of them, and sequences of them."""
+"""Latent states, beliefs about them, and sequences of both."""
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 MIN_STD = 0.1
 
@@ -13,11 +13,13 @@ class State(NamedTuple):
     """A latent state."""
 
     deterministic: Float[Array, "*lead deterministic"]
+    """h"""
     stochastic: Float[Array, "*lead stochastic"]
+    """s"""
 
     @property
     def features(self) -> Float[Array, "*lead feature"]:
-        """What heads, actors and critics see."""
+        """[h, s]"""
         return jnp.concatenate([self.deterministic, self.stochastic], axis=-1)
 
 
@@ -33,37 +35,9 @@ class Gaussian(NamedTuple):
         mean, raw = jnp.split(outputs.astype(jnp.float32), 2, axis=-1)
         return cls(mean, jax.nn.softplus(raw) + MIN_STD)
 
-    def sample(self, noise: Float[Array, "*lead stochastic"]) -> Float[Array, "*lead stochastic"]:
+    def sample(self, noise: Float[Array, "*lead stochastic"]) -> Float[Array, "*member_and_lead stochastic"]:
         """mean + std · noise."""
         return self.mean + self.std * noise
-
-
-class Steps(NamedTuple):
-    """What the filter's steps are given, one after the other; done for all steps at once."""
-
-    action_offsets: Float[Array, "time row hidden"]
-    """The actions' part of what enters the cell, and the layer's bias."""
-    informed: Float[Array, "time row hidden"]
-    """The observations' part of the posterior's hidden layer, and the layer's bias."""
-
-
-class StepDraws(NamedTuple):
-    """The same, without gradients."""
-
-    noise: Float[Array, "time row stochastic"]
-    goes_on: Float[Array, "time row 1"]
-    """0 where an episode begins, else 1."""
-    members: Int[Array, " time"]
-    """One is drawn per step and predicts for the whole batch."""
-
-
-class FilterResult(NamedTuple):
-    """What the filter's steps came to."""
-
-    states: State
-    """(time, row, ...)"""
-    outputs: Float[Array, "time row outputs"]
-    """Of the posterior's last layer."""
 
 
 class Filtered(NamedTuple):

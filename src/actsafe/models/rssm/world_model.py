@@ -6,15 +6,17 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from actsafe.data.rows import Rows
+from actsafe.models.base import Disagreement, Outcome
 from actsafe.models.networks import MLP
 from actsafe.models.rssm.cell import Cell
 from actsafe.models.rssm.decoder import Decoder, ImageDecoder, VectorDecoder, kernel_sizes
 from actsafe.models.rssm.elbo import balanced_kl, squared_error
 from actsafe.models.rssm.encoder import Encoder, ImageEncoder, VectorEncoder
-from actsafe.models.rssm.states import Filtered, Gaussian, State, StepDraws, Steps
+from actsafe.models.rssm.filter import filter_sequences
+from actsafe.models.rssm.states import Filtered, State
 
 IMAGE_AXES = 3
 
@@ -53,9 +55,15 @@ class WorldModelSettings:
         if self.balance > 1:
             raise ValueError(f"agent.model.balance must lie between 0 and 1, got {self.balance}")
 
+    def create(
+        self, observation_shape: tuple[int, ...], action_dim: int, num_constraints: int, key: PRNGKeyArray
+    ) -> "WorldModel":
+        """A model that has learned nothing."""
+        return WorldModel.create(observation_shape, action_dim, num_constraints, self, key)
+
 
 def require_learnable(observation_shape: tuple[int, ...]) -> None:
-    """Nothing, or ValueError where there is no model of observations of this shape."""
+    """Raises ValueError unless there is a model of observations of this shape."""
     if len(observation_shape) == IMAGE_AXES:
         height, across, _ = observation_shape
         if height != across:
@@ -68,20 +76,28 @@ def require_learnable(observation_shape: tuple[int, ...]) -> None:
         )
 
 
-class Outcome(NamedTuple):
-    """What the head expects in a state: received on arrival."""
+class ImaginationDraws(NamedTuple):
+    """The random numbers of imagined steps; with a leading axis time, or of one step."""
 
-    reward: Float[Array, "*lead"]
-    costs: Float[Array, "*lead constraint"]
+    noise: Float[Array, "*time row stochastic"]
+    members: Int[Array, "*time block"]
+    """The member that each block of neighbouring rows follows."""
+
+    @property
+    def by_row(self) -> Int[Array, " row"]:
+        """The member of every row, in one step."""
+        return jnp.repeat(self.members, self.noise.shape[0] // self.members.shape[0])
 
 
 class WorldModel(eqx.Module):
-    """What is known of the dynamics, in a latent space."""
+    """An ensemble RSSM: a `LatentModel` whose latent is a `State`."""
 
     encoder: Encoder
     decoder: Decoder
     cell: Cell
     head: MLP
+    """Features to the expected reward and, before their softplus, costs."""
+    settings: WorldModelSettings = eqx.field(static=True)
 
     @classmethod
     def create(
@@ -117,77 +133,111 @@ class WorldModel(eqx.Module):
             member_noise=settings.member_noise,
             key=cell_key,
         )
-        return cls(encoder, decoder, cell, MLP.create(num_features, 1 + num_constraints, width, depth, head_key))
+        return cls(
+            encoder, decoder, cell, MLP.create(num_features, 1 + num_constraints, width, depth, head_key), settings
+        )
 
-    def outcome(self, features: Float[Array, "*lead feature"]) -> Outcome:
-        """Expected reward, and expected costs, which are positive (softplus)."""
-        outputs = self.head(features.astype(self.head.layers[0].weight.dtype)).astype(jnp.float32)
-        return Outcome(outputs[..., 0], jax.nn.softplus(outputs[..., 1:]))
+    @property
+    def num_features(self) -> int:
+        return self.cell.deterministic_size + self.cell.stochastic_size
 
-    def observe(self, rows: Rows, key: PRNGKeyArray, *, unroll: int = 1) -> Filtered:
-        """The states of recorded sequences (batch, time)."""
-        steps, draws = self.encode(rows, key)
-        with jax.named_scope("filter"):
-            return self.cell.distributions(self.cell.filter(steps, draws, unroll=unroll), draws)
+    def encode(self, observations: Array) -> Float[Array, "row embedding"]:
+        return self.encoder(observations)
 
-    def encode(self, rows: Rows, key: PRNGKeyArray) -> tuple[Steps, StepDraws]:
-        """What recorded sequences (batch, time) show: all that `observe` does before its chain of steps."""
+    def begin(self, num_rows: int) -> State:
+        return self.cell.begin(num_rows)
+
+    def observe(self, rows: Rows, key: PRNGKeyArray) -> State:
+        return self.filter(rows, key).state
+
+    def filter(self, rows: Rows, key: PRNGKeyArray) -> Filtered:
+        """States of recorded sequences (batch, time), and what was believed of them."""
         observation, action, _, _, is_first = map(jnp.asarray, rows)
-        with jax.named_scope("encoder"):
-            embeddings = self.encoder(observation.reshape(-1, *observation.shape[2:]))
-        with jax.named_scope("filter"):
-            return self.cell.prepare(embeddings.reshape(*is_first.shape, -1), action, is_first, key)
+        embeddings = self.encode(observation.reshape(-1, *observation.shape[2:]))
+        return filter_sequences(self.cell, embeddings.reshape(*is_first.shape, -1), action, is_first, key)
 
     def step(
         self,
-        state: State,
+        latent: State,
         action: Float[Array, "row action"],
         embedding: Float[Array, "row feature"],
         is_first: Bool[Array, " row"],
         key: PRNGKeyArray,
     ) -> State:
-        """The state once an action was taken and its outcome seen by the encoder: one step of the filter, to act."""
+        """One step of the filter. All rows follow one member, drawn anew."""
         member_key, noise_key = jax.random.split(key)
         goes_on = 1.0 - is_first[:, None].astype(jnp.float32)
-        state = State(state.deterministic * goes_on, state.stochastic * goes_on)
-        deterministic, _ = self.cell.predict(state, action * goes_on)
+        latent, action = jax.tree.map(lambda leaf: leaf * goes_on, (latent, action))
         member = jax.random.randint(member_key, (), 0, self.cell.num_members)
-        chosen = jax.lax.dynamic_index_in_dim(deterministic, member, keepdims=False)
-        posterior = self.cell.correct(chosen, embedding)
+        deterministic, _ = jax.tree.map(lambda leaf: leaf[member], self.cell.priors)(latent, action)
+        posterior = self.cell.posterior(deterministic, embedding)
         noise = jax.random.normal(noise_key, posterior.mean.shape, jnp.float32)
-        return State(chosen.astype(jnp.float32), posterior.sample(noise))
+        return State(deterministic.astype(jnp.float32), posterior.sample(noise))
+
+    def draw(self, num_rows: int, horizon: int, keys: list[PRNGKeyArray]) -> ImaginationDraws:
+        """Every row follows every member with the same chance, independently at each step."""
+        noise_key, member_key = keys
+        num_blocks = num_rows // block_size(num_rows)
+        return ImaginationDraws(
+            jax.random.normal(noise_key, (horizon, num_rows, self.cell.stochastic_size), jnp.float32),
+            jax.random.randint(member_key, (horizon, num_blocks), 0, self.cell.num_members),
+        )
+
+    def imagine(self, latent: State, action: Float[Array, "row action"], draws: ImaginationDraws) -> State:
+        """s_{t+1} uniform from {s^p_{t+1}}: TS1, paper, appendix B.2."""
+        everyone, rows = self.imagine_each(latent, action, draws), jnp.arange(action.shape[0])
+        return jax.tree.map(lambda leaf: leaf[draws.by_row, rows], everyone)
+
+    def imagine_each(self, latent: State, action: Float[Array, "row action"], draws: ImaginationDraws) -> State:
+        """{s^p_{t+1}}, all with the same noise."""
+        deterministic, priors = self.cell.predict(latent, action)
+        return State(deterministic, priors.sample(draws.noise[None]).astype(deterministic.dtype))
+
+    def disagreement(self, latent: State, action: Float[Array, "row action"]) -> Disagreement:
+        """σ_n² = Var({s^p_{t+1}}), of the members' means: paper, appendix B.2."""
+        _, priors = self.cell.predict(latent, action)
+        return Disagreement.among(priors.mean, priors.std, axis=0)
+
+    def features(self, latent: State) -> Float[Array, "*lead feature"]:
+        return latent.features
+
+    def outcome(self, features: Float[Array, "*lead feature"]) -> Outcome:
+        """Expected reward, and expected costs, which are positive (softplus)."""
+        return outcome_of(self.head(features))
+
+    def loss(self, rows: Rows, key: PRNGKeyArray) -> tuple[Float[Array, ""], tuple[State, dict[str, Array]]]:
+        """The negative evidence lower bound of sequences (batch, time), with balanced KL (see `elbo`).
+
+        −E[log p(o|s) + log p(r|s) + log p(c|s)] + KL, all likelihoods normal with unit variance.
+        """
+        filtered = self.filter(rows, key)
+        features = filtered.state.features.reshape(rows.is_first.size, -1)
+        observation_loss = jnp.mean(self.decoder.error(features, flat_observations(rows)))
+        return total_loss(self.settings, rows, filtered, observation_loss, self.outcome(features))
 
 
-class Elbo(NamedTuple):
-    """What the loss of a batch is made of; means over all rows."""
-
-    filtered: Filtered
-    observation_loss: Float[Array, ""]
-    reward_loss: Float[Array, ""]
-    cost_loss: Float[Array, ""]
-    kl: Float[Array, ""]
+def outcome_of(outputs: Float[Array, "*lead outputs"]) -> Outcome:
+    """What the head's outputs stand for."""
+    outputs = outputs.astype(jnp.float32)
+    return Outcome(outputs[..., 0], jax.nn.softplus(outputs[..., 1:]))
 
 
-def elbo_loss(
-    model: WorldModel, rows: Rows, settings: WorldModelSettings, key: PRNGKeyArray, *, unroll: int = 1
-) -> tuple[Float[Array, ""], Elbo]:
-    """The negative evidence lower bound of sequences (batch, time), with balanced KL, and its parts.
+def flat_observations(rows: Rows) -> Array:
+    """The observations of sequences as rows."""
+    return jnp.asarray(rows.observation).reshape(-1, *rows.observation.shape[2:])
 
-    −E[log p(o|s) + log p(r|s) + log p(c|s)] + KL, all likelihoods normal with unit variance. The first row of an
-    episode has no reward and no cost to predict.
+
+def total_loss(
+    settings: WorldModelSettings,
+    rows: Rows,
+    filtered: Filtered,
+    observation_loss: Float[Array, ""],
+    outcome: Outcome,
+) -> tuple[Float[Array, ""], tuple[State, dict[str, Array]]]:
+    """The loss, the states, and the parts of the loss: means over all rows.
+
+    The first row of an episode has no reward and no cost to predict.
     """
-    return elbo(model, rows, model.observe(rows, key, unroll=unroll), settings)
-
-
-def elbo(
-    model: WorldModel, rows: Rows, filtered: Filtered, settings: WorldModelSettings
-) -> tuple[Float[Array, ""], Elbo]:
-    """`elbo_loss`, once sequences are filtered."""
-    features = filtered.state.features.reshape(rows.is_first.size, -1)
-    observations = jnp.asarray(rows.observation).reshape(-1, *rows.observation.shape[2:])
-    with jax.named_scope("decoder"):
-        observation_loss = jnp.mean(model.decoder.error(features, observations))
-    outcome = model.outcome(features)
     counts = 1.0 - rows.is_first.ravel().astype(jnp.float32)
     num_counted = jnp.maximum(jnp.sum(counts), 1.0)
     reward_errors = squared_error(outcome.reward[:, None], jnp.asarray(rows.reward).reshape(-1, 1))
@@ -198,30 +248,32 @@ def elbo(
         filtered.posterior, filtered.prior, balance=settings.balance, free_nats=settings.free_nats
     )
     loss = observation_loss + reward_loss + cost_loss + settings.kl_weight * kl_loss
-    return loss, Elbo(filtered, observation_loss, reward_loss, cost_loss, kl)
+    parts = {"observation_loss": observation_loss, "reward_loss": reward_loss, "cost_loss": cost_loss, "kl": kl}
+    return loss, (filtered.state, parts)
+
+
+def block_size(num_rows: int) -> int:
+    """Rows that follow the same member: 16, or the largest smaller number that divides all."""
+    return next(size for size in range(MOST_IN_BLOCK, 0, -1) if num_rows % size == 0)
+
+
+MOST_IN_BLOCK = 16
+"""A block that a product of matrices takes at once needs the weights of one member only."""
 
 
 def predict_video(model: WorldModel, rows: Rows, num_seen: int, key: PRNGKeyArray) -> Float[Array, "batch time ..."]:
     """What the model shows for sequences of which it sees the first `num_seen` observations, and then actions only."""
-    filter_key, member_key, noise_key = jax.random.split(key, 3)
-    seen = jax.tree.map(lambda leaf: leaf[:, :num_seen], rows)
-    states = model.observe(seen, filter_key).state
-    last = jax.tree.map(lambda leaf: leaf[:, -1].astype(jnp.float32), states)
+    filter_key, *keys = jax.random.split(key, 3)
+    states = model.observe(jax.tree.map(lambda leaf: leaf[:, :num_seen], rows), filter_key)
+    last = jax.tree.map(lambda leaf: leaf[:, -1], states)
     actions = jnp.swapaxes(rows.action[:, num_seen:], 0, 1)
-    num_steps = actions.shape[0]
-    members = jax.random.randint(member_key, (num_steps,), 0, model.cell.num_members)
-    noise = jax.random.normal(noise_key, (num_steps, *last.stochastic.shape), jnp.float32)
 
-    def advance(state: State, inputs: tuple[Array, Array, Array]) -> tuple[State, State]:
-        action, member, noise = inputs
-        deterministic, priors = model.cell.predict(state, action)
-        prior = Gaussian(priors.mean[member], priors.std[member])
-        state = State(deterministic[member].astype(jnp.float32), prior.sample(noise))
+    def advance(state: State, inputs: tuple[Array, ImaginationDraws]) -> tuple[State, State]:
+        state = model.imagine(state, *inputs)
         return state, state
 
-    _, imagined = jax.lax.scan(advance, last, (actions, members, noise))
-    imagined = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), imagined)
-    joined = jax.tree.map(lambda a, b: jnp.concatenate([a.astype(jnp.float32), b], axis=1), states, imagined)
+    _, imagined = jax.lax.scan(advance, last, (actions, model.draw(actions.shape[1], actions.shape[0], keys)))
+    joined = jax.tree.map(lambda a, b: jnp.concatenate([a, jnp.swapaxes(b, 0, 1)], axis=1), states, imagined)
     features = joined.features
     shown = model.decoder(features.reshape(-1, features.shape[-1])).astype(jnp.float32)
     return shown.reshape(*features.shape[:2], *shown.shape[1:])

@@ -7,9 +7,8 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from actsafe.actor_critic.dream_forward import Draws, Sizes, Trace, gate_weights, sizes_of
-from actsafe.models.rssm import blocks
-from actsafe.models.rssm.blocks import (
+from actsafe.fast import blocks
+from actsafe.fast.blocks import (
     BLOCK,
     Block,
     Columns,
@@ -21,8 +20,9 @@ from actsafe.models.rssm.blocks import (
     pieces,
     products_back,
 )
+from actsafe.fast.dream_forward import Draws, Sizes, Trace, gate_weights, sizes_of
+from actsafe.fast.gate_kernel import go_back, through_gates
 from actsafe.models.rssm.cell import Priors
-from actsafe.models.rssm.gate_kernel import go_back, through_gates
 
 
 def backward(

@@ -12,8 +12,9 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
+from actsafe.fast.networks import mlp
+from actsafe.fast.ordering import after
 from actsafe.models.networks import MLP, cast
-from actsafe.models.ordering import after
 from actsafe.models.packing import flat
 
 Cotangents = Float[Array, "critic time row"]
@@ -31,11 +32,11 @@ class CriticValues(NamedTuple):
 
 
 def evaluate(critics: MLP, features: Float[Array, "time row feature"], dtype: DTypeLike) -> CriticValues:
-    """What every critic says of every state; products of matrices are in `dtype`."""
+    """The value of every state by every critic; products of matrices are in `dtype`. Plain: `losses.critic_values`."""
     lead, num_critics = features.shape[:2], critics.layers[0].weight.shape[0]
 
     def forward(critics: MLP, seen: Float[Array, "critic row feature"]) -> Array:
-        return cast(critics, dtype)(seen)[..., 0].astype(jnp.float32)
+        return mlp(cast(critics, dtype), seen)[..., 0].astype(jnp.float32)
 
     rows = features.reshape(1, -1, features.shape[-1])
     values, pull_back = jax.vjp(forward, critics, jnp.broadcast_to(rows, (num_critics, *rows.shape[1:])))

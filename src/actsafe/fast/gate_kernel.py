@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from actsafe.models.rssm.blocks import Block, Columns, Layer, Source, products, products_back, sigmoid, vector
-from actsafe.models.rssm.gru import Gates, gate_errors
+from actsafe.fast.blocks import Block, Columns, Layer, Source, products, products_back, sigmoid, vector
+from actsafe.fast.gru import Gates, gate_errors
 
 Lead = tuple[Any, ...]
 

@@ -10,8 +10,8 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from actsafe.actor_critic.actor import Actor
-from actsafe.actor_critic.dream_backward import backward, backward_workspace
-from actsafe.actor_critic.dream_forward import Draws, Sizes, forward, forward_workspace, sizes_of
+from actsafe.fast.dream_backward import backward, backward_workspace
+from actsafe.fast.dream_forward import Draws, Sizes, forward, forward_workspace, sizes_of
 from actsafe.models.rssm.cell import Priors
 from actsafe.models.rssm.states import State
 
@@ -38,7 +38,10 @@ def dream_states(
     draws: Draws,
     interpret: bool,
 ) -> tuple[State, Float[Array, "time row action"]]:
-    """States, the first included, and actions; ∂/∂`action_offsets`, which are zero, is the only gradient there is."""
+    """States, the first included, and actions; ∂/∂`action_offsets`, which are zero, is the only gradient there is.
+
+    Plain: `actor_critic.dream.dream`.
+    """
     return _with_trace(action_offsets, workspace, priors, actor, start, draws, interpret)[0]
 
 

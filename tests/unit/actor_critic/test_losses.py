@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from actsafe.actor_critic.lambda_return import discount_weights, lambda_returns
+from actsafe.actor_critic.losses import discount_weights, lambda_returns
 
 
 def test_two_steps_by_hand():

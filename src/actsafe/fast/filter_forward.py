@@ -7,11 +7,11 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
-from actsafe.models.rssm import blocks, teams
-from actsafe.models.rssm.blocks import Columns, Layer, Source, clear, elu, pieces, product, products
-from actsafe.models.rssm.gate_kernel import GateWeights, Kept, advance
-from actsafe.models.rssm.states import MIN_STD
-from actsafe.models.rssm.teams import Team
+from actsafe.fast import blocks, teams
+from actsafe.fast.blocks import Columns, Layer, Source, clear, elu, pieces, product, products
+from actsafe.fast.gate_kernel import GateWeights, Kept, advance
+from actsafe.fast.teams import Team
+from actsafe.models.rssm.states import MIN_STD, State
 
 FIRST = 0
 """Where arrivals are counted from."""
@@ -52,6 +52,15 @@ class FilterTrace(NamedTuple):
     entered: Float[Array, "time row hidden"]
     hidden: Float[Array, "time row hidden"]
     kept: Kept
+
+
+class FilterResult(NamedTuple):
+    """What the chain of steps gives."""
+
+    states: State
+    """(time, row, ...)"""
+    outputs: Float[Array, "time row outputs"]
+    """Of the posterior's last layer."""
 
 
 class FilterSizes(NamedTuple):

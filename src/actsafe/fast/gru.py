@@ -1,4 +1,4 @@
-"""The gated recurrent unit, between its products of matrices.
+"""The gated recurrent unit of `Priors.__call__`, between its products of matrices.
 
 r = σ(x_r + h_r),   z = σ(x_z + h_z),   n = tanh(x_n + r h_n),   h' = n + z (h − n)
 """
@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from actsafe.models.networks import through_elu
+from actsafe.fast.networks import through_elu
 
 
 class Gates(NamedTuple):
@@ -55,8 +55,9 @@ def gru(
 ) -> Float[Array, "*lead deterministic"]:
     """h' from (x_r + h_r, x_z + h_z, x_n, h_n) and h, in the precision of `gates` and computed in single precision.
 
-    The way back keeps r, z, n and h_n in the precision of `gates` and writes its gradient in one piece. Left to itself
-    it keeps more, in single precision, and puts the gradient together from slices: several times as much traffic.
+    Plain: `Priors.__call__`. The backward pass keeps r, z, n and h_n in the precision of `gates` and writes its
+    gradient in one piece. Left to itself it keeps more, in single precision, and puts the gradient together from
+    slices: several times as much traffic.
     """
     return _forward(gates, previous)[0]
 
@@ -83,7 +84,10 @@ gru.defvjp(_forward, _backward)
 
 @jax.custom_vjp
 def beside(x: Float[Array, "*lead hidden"], h: Float[Array, "*lead deterministic"]) -> Float[Array, "*lead both"]:
-    """[elu(x), h], of which nothing else is kept for the way back: left to itself elu(x) is written twice."""
+    """[elu(x), h], of which nothing else is kept for the way back: left to itself elu(x) is written twice.
+
+    Plain: `jnp.concatenate([elu(x), h], axis=-1)`.
+    """
     return _beside_forward(x, h)[0]
 
 

@@ -30,7 +30,7 @@ def hoisted_scan(
     *,
     unroll: int = 1,
 ) -> tuple[PyTree, PyTree]:
-    """What `jax.lax.scan` of `step` gives, with the same gradients for `weights`, `carry` and `inputs`.
+    """Plain: `jax.lax.scan` of `step`, with the same gradients for `weights`, `carry` and `inputs`.
 
     A layer takes rows (row, in). A weight is (in, out), or (member, in, out): then each step uses the one that
     `members` names. `others` (random numbers, flags) get no gradient.

@@ -10,17 +10,17 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from actsafe.models.rssm import blocks, teams
-from actsafe.models.rssm.blocks import Columns, Layer, Source, clear, elu_slope, pieces, products_back
-from actsafe.models.rssm.filter_forward import (
+from actsafe.fast import blocks, teams
+from actsafe.fast.blocks import Columns, Layer, Source, clear, elu_slope, pieces, products_back
+from actsafe.fast.filter_forward import (
     FilterInputs,
+    FilterResult,
     FilterSizes,
     FilterTrace,
     FilterWeights,
 )
-from actsafe.models.rssm.gate_kernel import GateWeights, go_back, through_gates
-from actsafe.models.rssm.states import FilterResult
-from actsafe.models.rssm.teams import Team
+from actsafe.fast.gate_kernel import GateWeights, go_back, through_gates
+from actsafe.fast.teams import Team
 
 FIRST = 1
 """Where arrivals are counted from."""

@@ -8,16 +8,17 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array
 
-from actsafe.models.rssm.filter_backward import backward, backward_workspace
-from actsafe.models.rssm.filter_forward import (
+from actsafe.fast.filter_backward import backward, backward_workspace
+from actsafe.fast.filter_forward import (
     FilterInputs,
+    FilterResult,
     FilterSizes,
     FilterWeights,
     forward,
     forward_workspace,
 )
-from actsafe.models.rssm.hoisting import weight_gradient
-from actsafe.models.rssm.states import FilterResult, State
+from actsafe.fast.hoisting import weight_gradient
+from actsafe.models.rssm.states import State
 
 _NO_GRADIENT: Any = None
 """Of whole numbers."""
@@ -39,7 +40,7 @@ class FilterWorkspace(NamedTuple):
 def filter_states(
     weights: FilterWeights, inputs: FilterInputs, workspace: FilterWorkspace, interpret: bool = False
 ) -> FilterResult:
-    """The states of sequences from their beginning, in the precision of `weights`."""
+    """The states of sequences from their beginning, in the precision of `weights`. Plain: `filter_sequences`."""
     return _with_trace(weights, inputs, workspace, interpret)[0]
 
 

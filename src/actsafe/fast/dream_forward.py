@@ -9,10 +9,10 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
 from actsafe.actor_critic.actor import MEAN_LIMIT, MIN_STD, Actor
-from actsafe.models.rssm import blocks
-from actsafe.models.rssm.blocks import BLOCK, Block, Columns, Layer, Source, call, elu, pieces, products
+from actsafe.fast import blocks
+from actsafe.fast.blocks import BLOCK, Block, Columns, Layer, Source, call, elu, pieces, products
+from actsafe.fast.gate_kernel import GateWeights, Kept, advance
 from actsafe.models.rssm.cell import Priors
-from actsafe.models.rssm.gate_kernel import GateWeights, Kept, advance
 from actsafe.models.rssm.states import MIN_STD as MIN_STATE_STD
 from actsafe.models.rssm.states import State
 

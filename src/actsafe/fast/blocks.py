@@ -15,6 +15,8 @@ from jax.experimental import pallas as pl
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
+from actsafe.fast import device
+
 triton: Any
 try:
     from jax.experimental.pallas import triton
@@ -39,14 +41,9 @@ Columns = Int[Array, " piece"]
 Entries = Int[Array, " entry"]
 
 
-def is_for_nvidia() -> bool:
-    """Whether programs are compiled for a device of NVIDIA's."""
-    return jax.default_backend() == "gpu" and "NVIDIA" in jax.devices()[0].device_kind
-
-
 def is_usable(num_rows: int, dtype: DTypeLike) -> bool:
     """Whether kernels of blocks take this many rows in this precision where programs are compiled for."""
-    return IS_AVAILABLE and is_for_nvidia() and num_rows % BLOCK == 0 and dtype == jnp.bfloat16
+    return IS_AVAILABLE and device.is_for_nvidia() and num_rows % BLOCK == 0 and dtype == jnp.bfloat16
 
 
 class Place(NamedTuple):

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 from jax.experimental import pallas
 from jaxtyping import Array, Int
 
-from actsafe.models.rssm import blocks
-from actsafe.models.rssm.blocks import BLOCK, Block, Columns, power_of_2, triton
+from actsafe.fast import blocks
+from actsafe.fast.blocks import BLOCK, Block, Columns, power_of_2, triton
 
 WIDTH = 32
 """Columns that each program of a team does."""

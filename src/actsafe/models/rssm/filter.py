@@ -1,0 +1,54 @@
+"""The filter: latent states of a recorded sequence, inferred step by step.
+
+h_t = f^i(h_{t−1}, s_{t−1}, a_{t−1}),   s_t ~ q(s_t | h_t, o_t),   i ~ U{1 … M} drawn anew at every step for all rows
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from actsafe.models.rssm.cell import Cell
+from actsafe.models.rssm.states import Filtered, State
+
+
+class FilterDraws(NamedTuple):
+    """The random numbers of a filter."""
+
+    members: Int[Array, " time"]
+    noise: Float[Array, "time row stochastic"]
+
+    @classmethod
+    def draw(cls, cell: Cell, num_steps: int, num_rows: int, key: PRNGKeyArray) -> "FilterDraws":
+        """A member for every step, and the noise of every state."""
+        member_key, noise_key = jax.random.split(key)
+        members = jax.random.randint(member_key, (num_steps,), 0, cell.num_members)
+        return cls(members, jax.random.normal(noise_key, (num_steps, num_rows, cell.stochastic_size), jnp.float32))
+
+
+def filter_sequences(
+    cell: Cell,
+    embeddings: Float[Array, "batch time embedding"],
+    actions: Float[Array, "batch time action"],
+    is_first: Bool[Array, "batch time"],
+    key: PRNGKeyArray,
+) -> Filtered:
+    """States and beliefs (batch, time) from the beginning; where an episode begins, nothing before it counts."""
+    num_rows, num_steps = is_first.shape
+    draws = FilterDraws.draw(cell, num_steps, num_rows, key)
+    dtype = cell.priors.entry.weight.dtype
+
+    def step(state: State, inputs: tuple[Array, Array, Array, FilterDraws]) -> tuple[State, Filtered]:
+        embedding, action, is_first, (member, noise) = inputs
+        goes_on = 1.0 - is_first[:, None].astype(dtype)
+        state, action = jax.tree.map(lambda leaf: leaf * goes_on, (state, action.astype(dtype)))
+        deterministic, prior = jax.tree.map(lambda leaf: leaf[member], cell.priors)(state, action)
+        posterior = cell.posterior(deterministic, embedding)
+        state = State(deterministic, posterior.sample(noise).astype(dtype))
+        return state, Filtered(state, posterior, prior)
+
+    start = jax.tree.map(lambda leaf: leaf.astype(dtype), cell.begin(num_rows))
+    inputs = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), (embeddings, actions, is_first))
+    _, filtered = jax.lax.scan(step, start, (*inputs, draws))
+    return jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), filtered)
