@@ -21,15 +21,17 @@ Grouped = Mapping[str, Sequence[Run]]
 """Runs by algorithm, in the order in which they are drawn."""
 
 
-def summary(runs: Sequence[Run], *, reference: Mapping[str, Any] | None = None, with_scatter: bool = False) -> Figure:
+def summary(
+    runs: Sequence[Run], *, reference: Mapping[str, Any] | None = None, with_scatter: bool | None = None
+) -> Figure:
     """Returns of every task, and for every constraint the cost of an episode and the cost so far.
 
     Returns: of evaluations, median and quartiles over seeds, and thinner, where the task's policy acts in training,
     the mean return of an epoch. Costs: median and full range over seeds, because the safety of most must not hide the
     one that was unsafe; so far, of the episodes that the algorithm answers for. `reference` is that of a results file:
     what a planner reaches that knows the true model. `with_scatter` adds the final objective of the runs' task against
-    total cost, a mark per seed. A return that is null in all seeds was not evaluated and is skipped; one that is null
-    in some leaves a gap.
+    total cost, a mark per seed; by default where the reference is better than where the runs began. A return that is
+    null in all seeds was not evaluated and is skipped; one that is null in some leaves a gap.
 
     *Deviation:* the paper does not define its normalised objective. Ours is (J - J_0) / (J_ref - J_0), with J_0 the
     median over all runs of the first return evaluated.
@@ -48,8 +50,9 @@ def summary(runs: Sequence[Run], *, reference: Mapping[str, Any] | None = None, 
     drawn += [lambda axes, task=task: _returns(axes, grouped, task, best.get(task)) for task in tasks]
     drawn += [lambda axes, name=name: _costs(axes, grouped, name) for name in runs[0]["budgets"]]
     drawn += [lambda axes, name=name: _costs_so_far(axes, grouped, name) for name in runs[0]["budgets"]]
-    if with_scatter:
-        drawn.append(lambda axes: _scatter(axes, grouped, best.get(runs[0]["task"])))
+    mark = best.get(runs[0]["task"])
+    if with_scatter or (with_scatter is None and mark is not None and mark > _start(grouped)):
+        drawn.append(lambda axes: _scatter(axes, grouped, mark))
     figure = style.blank(0.7 + 2.9 * -(-len(drawn) // 2))
     grid = figure.subplots(-(-len(drawn) // 2), 2, squeeze=False).ravel()
     for axes, draw in zip(grid, drawn, strict=False):
@@ -217,11 +220,16 @@ def _known(run: Run, entry: str) -> list[float]:
     return [float(value) for value in values if value is not None] or [np.nan]
 
 
+def _start(grouped: Grouped) -> float:
+    """The median of the first returns that were evaluated."""
+    return float(np.median([_known(run, "return")[0] for runs in grouped.values() for run in runs]))
+
+
 def _scatter(axes: Axes, grouped: Grouped, best: float | None) -> None:
     first = next(iter(grouped.values()))[0]
     task, name = first["task"], next(iter(first["budgets"]))
     style.clean(axes, title="Objective against cost", xlabel=f"total {name}", ylabel="normalised final return")
-    start = float(np.median([_known(run, "return")[0] for runs in grouped.values() for run in runs]))
+    start = _start(grouped)
     if best is None or not best > start:
         raise ValueError(
             f"got a reference return of {best} for {task} and a median return of {start} at first; expected the "
