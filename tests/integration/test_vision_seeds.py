@@ -14,40 +14,68 @@ from pathlib import Path
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from rich.console import Console
 
-from actsafe.cli import crew
+from actsafe.cli import processes
 from actsafe.cli import sweep as sweep_command
-from actsafe.cli.crew import Crew, Task
 from actsafe.cli.evaluate import Evaluate
 from actsafe.cli.main import main
+from actsafe.cli.processes import Processes, Task
 from actsafe.cli.stopping import Stopped, StopRequests
 from actsafe.training.run import RunFolder
+from actsafe.training.presets import vision_tiny
+from actsafe.training.runner import Trainer
 from actsafe.training.sweep import SweepFolder, open_runs
-from actsafe.training.vision_presets import vision_tiny
-from actsafe.training.vision_runner import VisionTrainer
 
 LAST = 2
 SEEDS = (0, 1)
-# From state, one phase, one update in an epoch: what compiles fastest and still learns.
+TASK = """
+import gymnasium
+import numpy as np
+
+
+class Drift(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-10.0, 10.0, (2,), np.float32)
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.state = self.np_random.normal(size=2).astype(np.float32)
+        return self.state, {}
+
+    def step(self, action):
+        self.state = (0.9 * self.state + 0.1 * np.asarray(action, np.float32)).astype(np.float32)
+        return self.state, float(self.state[0]), False, False, {"cost": float(self.state[1] > 0.5)}
+
+
+gymnasium.register("Drift-v0", Drift, max_episode_steps=25)
+"""
+# From state, one phase, one update in an epoch: what compiles fastest and still learns. Not pure, so that each seed has
+# a process of its own.
 SETTINGS = (
-    "observation=state decisions_per_cycle=25 evaluate_every=0 updates_per_1000_steps=10 "
-    "schedule.warm_up=200 schedule.expansion=200 schedule.total=200"
+    "observation=state agent.decisions_per_cycle=25 agent.updates_per_1000_steps=20 schedule.warm_up=4 "
+    "schedule.expansion=0 schedule.exploitation=0 schedule.episodes_per_epoch=2"
 )
-TINY = ("train", "--preset", "vision-tiny", "--set", *SETTINGS.split())
+TINY = (
+    *("train", "--preset", "vision-tiny", "--env", "drift:Drift-v0", "--budget", "5", "--evaluate-every", "0"),
+    *("--set", *SETTINGS.split()),
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def quick_programs(shared_programs):
-    """Programs that compile fast, here and in the processes of the seeds."""
+def quick_programs(shared_programs, tmp_path_factory):
+    """Programs that compile fast, and an environment that is not pure, here and in the processes of the seeds."""
+    folder = tmp_path_factory.mktemp("task")
+    (folder / "drift.py").write_text(TASK)
     with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
         patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
         jax.config.update("jax_disable_most_optimizations", True)
         yield
         jax.config.update("jax_disable_most_optimizations", False)
-        jax.config.update("jax_enable_x64", True)
 
 
 @pytest.fixture(scope="module")
@@ -97,8 +125,9 @@ def sweep(trial: Trial, tmp_path: Path) -> Path:
 @pytest.fixture
 def made(tmp_path: Path) -> Path:
     """A sweep of which nothing is computed."""
-    configs = [dataclasses.replace(vision_tiny(), seed=seed) for seed in SEEDS]
-    return SweepFolder.create(tmp_path / "made", configs, command="actsafe train").path
+    configs = [dataclasses.replace(vision_tiny(), seeds=(seed,)) for seed in SEEDS]
+    with contextlib.closing(configs[0].make_envs()) as envs:
+        return SweepFolder.create(tmp_path / "made", configs, envs.spec, command="actsafe train").path
 
 
 def cut(run: Path) -> None:
@@ -111,11 +140,21 @@ def assert_same(got: Path, expected: Path) -> None:
     """Settings, metrics and ledger byte for byte, the newest agent and its rows bit for bit."""
     for name in ("config.json", "metrics.jsonl", "ledger.jsonl"):
         assert (got / name).read_bytes() == (expected / name).read_bytes(), name
-    for part in ("checkpoint", "rows"):
-        ours, theirs = (RunFolder.open(path).read_part(LAST, part) for path in (got, expected))
-        assert ours.keys() == theirs.keys()
-        for name, array in theirs.items():
-            np.testing.assert_array_equal(ours[name], array, err_msg=f"{part} {name}")
+    left, right = (Trainer(RunFolder.open(path)) for path in (got, expected))
+    for ours, theirs in (
+        (left.newest()[1], right.newest()[1]),
+        (left.folder.read_rows(LAST), right.folder.read_rows(LAST)),
+    ):
+        mine, other = ([plain(leaf) for leaf in jax.tree.leaves(tree)] for tree in (ours, theirs))
+        assert len(mine) == len(other) > 0
+        for number, (array, wanted) in enumerate(zip(mine, other, strict=True)):
+            np.testing.assert_array_equal(array, wanted, err_msg=f"leaf {number}")
+
+
+def plain(leaf):
+    """A leaf of a checkpoint as numbers."""
+    is_key = jnp.issubdtype(getattr(leaf, "dtype", None), jax.dtypes.prng_key)
+    return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
 
 
 def test_every_seed_is_the_run_that_it_would_have_been_alone(trial, alone):
@@ -149,7 +188,7 @@ def test_a_sweep_stops_when_asked_to_and_says_how_to_go_on(trial, actsafe, tree_
 def test_a_seed_that_fails_does_not_stop_the_others(actsafe, sweep, alone):
     for run in open_runs(sweep):
         cut(run.path)
-    for checksums in (sweep / "seed-1").rglob("checkpoint.json"):
+    for checksums in (sweep / "seed-1").rglob("manifest.json"):
         checksums.write_text("{}")
     code, output, errors = actsafe("resume", sweep)
     assert code == 1
@@ -165,7 +204,7 @@ def test_plot_and_evaluate_take_a_sweep_as_they_take_its_runs(actsafe, sweep):
     code, output, errors = actsafe("plot", sweep, "--format", "svg")
     assert code == 0, errors
     drawn = {Path(line) for line in output.splitlines()}
-    names = ("learning_curves", "ledger_actsafe_0", "ledger_actsafe_1")
+    names = ("summary", "ledger_actsafe_0", "ledger_actsafe_1")
     assert drawn == {sweep / "figures" / f"{name}.svg" for name in names}
     code, output, errors = actsafe("evaluate", sweep, "--episodes", 1)
     assert code == 0, errors
@@ -181,10 +220,10 @@ def test_videos_of_seeds_have_names_of_their_own():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--seeds", "1", "1"), "one number or several different ones, got 1, 1"),
-        (("--seeds",), "one number or several different ones, got none"),
-        (("--seeds", "0", "1", "--set", "seed=3"), "several different ones, got 3, 3"),
-        (("--seeds", "0", "-1"), "seed must be a number from 0 to 2^32 - 1, got -1"),
+        (("--seeds", "1", "1"), "seeds must be one or more different numbers from 0 to 2^32 - 1, got [1, 1]"),
+        (("--seeds",), "seeds must be one or more different numbers from 0 to 2^32 - 1, got []"),
+        (("--seeds", "0", "1", "--set", "seeds=[3, 3]"), "different numbers from 0 to 2^32 - 1, got [3, 3]"),
+        (("--seeds", "0", "-1"), "different numbers from 0 to 2^32 - 1, got [0, -1]"),
         (("--seeds", "0", "1", "--jobs", "0"), "--jobs must be at least 1, got 0"),
         (("--seeds", "0", "1", "--log", "tensorbord"), "'tensorboard'"),
         (("--seeds", "0", "1", "--problem", "PointGotoGaol"), "'PointGotoGoal'"),
@@ -200,9 +239,12 @@ def test_what_cannot_be_asked_for_is_refused(actsafe, tmp_path, options, said):
 
 def test_a_dry_run_prints_the_settings_of_every_seed(actsafe):
     configs = json.loads(actsafe(*TINY, "--seeds", 4, 2, "--dry-run")[1])
-    assert [config.pop("seed") for config in configs] == [4, 2]
+    assert [config.pop("seeds") for config in configs] == [[4], [2]]
     assert configs[0] == configs[1]
-    assert json.loads(actsafe(*TINY, "--seeds", 4, "--dry-run")[1]) == {**configs[0], "seed": 4}
+    assert json.loads(actsafe(*TINY, "--seeds", 4, "--dry-run")[1]) == {**configs[0], "seeds": [4]}
+    # What is pure has one program for all.
+    one = json.loads(actsafe("train", "--preset", "vision-tiny", "--seeds", 4, 2, "--dry-run")[1])
+    assert one == {**vision_tiny().to_json(), "seeds": [4, 2]}
 
 
 def test_a_folder_that_is_taken_is_left_as_it_is(actsafe, made, tree_of):
@@ -235,14 +277,14 @@ def _add(path: Path) -> None:
     ("change", "said"),
     [
         (_drop, "lists the seed 1, and"),
-        (_swap, "(seed differs); expected seed 1"),
+        (_swap, "(seeds differs); expected seed 1"),
         (_retune, "(num_envs differs)"),
         (_add, "beside them there is seed-2"),
         ({"schema": 2, "seeds": [0, 1]}, "install a newer actsafe"),
         ({"seeds": [0, 1]}, "was not written by actsafe"),
         ({"schema": 1, "seeds": "all"}, "was not written by actsafe"),
-        ({"schema": 1, "seeds": [0, 0]}, "several different ones, got 0, 0"),
-        ({"schema": 1, "seeds": []}, "got none"),
+        ({"schema": 1, "seeds": [0, 0]}, "one or more different numbers, got [0, 0]"),
+        ({"schema": 1, "seeds": []}, "got []"),
         ({"schema": 1, "seeds": [0, True]}, "whole numbers of at least 0"),
     ],
 )
@@ -271,7 +313,7 @@ def test_a_disk_that_is_too_small_for_all_is_noticed_first(actsafe, made, monkey
     # Enough for either seed, too little for both.
     size, free = 2**40, shutil.disk_usage(made)._replace(free=3 * 2**39)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: free)
-    monkeypatch.setattr(VisionTrainer, "disk_bytes", size)
+    monkeypatch.setattr(Trainer, "disk_bytes", size)
     code, _, errors = actsafe("resume", made)
     assert code == 2
     assert "2 seeds may need 2048.0 GiB" in errors
@@ -279,13 +321,14 @@ def test_a_disk_that_is_too_small_for_all_is_noticed_first(actsafe, made, monkey
     assert not list(made.rglob("log.txt"))
 
 
-def test_a_bar_counts_the_epochs_of_all_seeds(sweep):
+def test_a_bar_counts_the_epochs_of_all_seeds(sweep, monkeypatch):
     """One is there from the start, one is computed, and one was damaged: set aside and computed again."""
     last = [sweep / f"seed-{seed}" / "epochs" / f"{LAST:04d}" for seed in SEEDS]
     away = last[0].rename(sweep.parent / "away")
+    monkeypatch.delenv("JPY_PARENT_PID", raising=False)
     text = io.StringIO()
     out = Console(file=text, force_terminal=True, width=120, color_system=None)
-    with sweep_command.watched(SweepFolder.open(sweep), lambda rows: "done", out) as look:
+    with sweep_command.watched(SweepFolder.open(sweep), out) as look:
         look()
         aside = last[1].rename(sweep.parent / "aside")
         look()
@@ -293,22 +336,22 @@ def test_a_bar_counts_the_epochs_of_all_seeds(sweep):
         aside.rename(last[1])
         look()
     shown = [line.rstrip() for line in text.getvalue().splitlines()]
-    assert sum(f"seed 0  epoch {LAST} of {LAST}  done" in line for line in shown) == 1
-    assert sum(f"seed 1  epoch {LAST} of {LAST}  done" in line for line in shown) == 1
+    assert sum(f"seed 0  epoch {LAST} of {LAST}  warm-up" in line for line in shown) == 1
+    assert sum(f"seed 1  epoch {LAST} of {LAST}  warm-up" in line for line in shown) == 1
     # Two seeds of two epochs; three epochs were there.
     assert any("4 of 4 epochs" in line and "all done" in line for line in shown)
 
 
 def test_processes_share_the_machine_unless_the_user_says_otherwise(monkeypatch):
-    for name in crew.SHARE_VARIABLES:
+    for name in processes.SHARE_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "true")
-    variables = crew.environment(3)
+    variables = processes.environment(3)
     assert variables["XLA_PYTHON_CLIENT_PREALLOCATE"] == "true"
     assert variables["XLA_CLIENT_MEM_FRACTION"] == "0.250"  # 0.75 / 3
     monkeypatch.delenv("XLA_PYTHON_CLIENT_PREALLOCATE")
     monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.1")
-    variables = crew.environment(3)
+    variables = processes.environment(3)
     assert variables["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
     assert "XLA_CLIENT_MEM_FRACTION" not in variables, "JAX refuses both"
 
@@ -320,7 +363,7 @@ def script(log: Path, *lines: str) -> Task:
 def test_tasks_wait_for_their_turn_and_fail_alone(tmp_path):
     line = 'print("begins", flush=True); time.sleep(0.2); print("ends", flush=True); sys.exit({})'
     tasks = {number: script(tmp_path / "log", line.format(code)) for number, code in enumerate((0, 3, 0))}
-    team = Crew(tasks, 1)
+    team = Processes(tasks, 1)
     team.work(lambda: None)
     assert team.exit_codes == {0: 0, 1: 3, 2: 0}
     assert (tmp_path / "log").read_text().split() == ["begins", "ends"] * 3
@@ -336,7 +379,7 @@ def test_tasks_work_side_by_side(tmp_path):
         f"while open({str(log)!r}).read().count('begins') < 3 and time.monotonic() < until: time.sleep(0.05)",
         "sys.exit(time.monotonic() > until)",
     )
-    team = Crew(dict.fromkeys(range(3), script(log, *lines)), 3)
+    team = Processes(dict.fromkeys(range(3), script(log, *lines)), 3)
     team.work(lambda: None)
     assert team.exit_codes == {0: 0, 1: 0, 2: 0}
 
@@ -354,7 +397,7 @@ DEAF = (
 
 def test_a_request_to_stop_is_handed_on_and_so_is_the_next(tmp_path):
     log = tmp_path / "log"
-    team = Crew({0: script(log, *DEAF), 1: script(tmp_path / "other", "print('begins')")}, 1)
+    team = Processes({0: script(log, *DEAF), 1: script(tmp_path / "other", "print('begins')")}, 1)
 
     def stop_once_more() -> None:
         while "noted" not in log.read_text():
@@ -382,7 +425,7 @@ def test_whatever_ends_the_watcher_ends_the_tasks(tmp_path):
         if "ready" in log.read_text():
             raise OSError("the terminal is gone")
 
-    team = Crew({0: script(log, "print('ready', flush=True)", "time.sleep(60)")}, 1)
+    team = Processes({0: script(log, "print('ready', flush=True)", "time.sleep(60)")}, 1)
     with pytest.raises(OSError, match="terminal"):
         team.work(look)
     assert team.exit_codes == {0: -signal.SIGTERM}
@@ -392,13 +435,13 @@ def test_losing_the_terminal_is_a_request_to_stop():
     before = signal.getsignal(signal.SIGHUP)
     try:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
-        with StopRequests() as requests, crew.hanging_up_stops():
+        with StopRequests() as requests, processes.hanging_up_stops():
             signal.raise_signal(signal.SIGHUP)
             with pytest.raises(Stopped):
                 requests.check()
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        with StopRequests() as requests, crew.hanging_up_stops():
+        with StopRequests() as requests, processes.hanging_up_stops():
             signal.raise_signal(signal.SIGHUP)
             requests.check()
     finally:
@@ -407,6 +450,8 @@ def test_losing_the_terminal_is_a_request_to_stop():
 
 def test_what_lies_about_is_not_imported(tmp_path):
     (tmp_path / "tyro.py").write_text("raise SystemExit('took what was lying about')")
-    command = crew.actsafe_command("--version")
-    done = subprocess.run(command, cwd=tmp_path, env=crew.environment(1), capture_output=True, text=True, check=False)
+    command = processes.actsafe_command("--version")
+    done = subprocess.run(
+        command, cwd=tmp_path, env=processes.environment(1), capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
