@@ -25,8 +25,8 @@ from actsafe.cli.evaluate import Evaluate
 from actsafe.cli.main import main
 from actsafe.cli.processes import Processes, Task
 from actsafe.cli.stopping import Stopped, StopRequests
-from actsafe.training.run import RunFolder
 from actsafe.training.presets import vision_tiny
+from actsafe.training.run import RunFolder
 from actsafe.training.runner import Trainer
 from actsafe.training.sweep import SweepFolder, open_runs
 
@@ -188,8 +188,8 @@ def test_a_sweep_stops_when_asked_to_and_says_how_to_go_on(trial, actsafe, tree_
 def test_a_seed_that_fails_does_not_stop_the_others(actsafe, sweep, alone):
     for run in open_runs(sweep):
         cut(run.path)
-    for checksums in (sweep / "seed-1").rglob("manifest.json"):
-        checksums.write_text("{}")
+    for file in (sweep / "seed-1").rglob("checkpoint/_METADATA"):
+        file.write_text("{}")
     code, output, errors = actsafe("resume", sweep)
     assert code == 1
     assert f"seed 0  epoch {LAST} of {LAST}" in output
@@ -204,7 +204,7 @@ def test_plot_and_evaluate_take_a_sweep_as_they_take_its_runs(actsafe, sweep):
     code, output, errors = actsafe("plot", sweep, "--format", "svg")
     assert code == 0, errors
     drawn = {Path(line) for line in output.splitlines()}
-    names = ("summary", "ledger_actsafe_0", "ledger_actsafe_1")
+    names = ("summary", "ledger")
     assert drawn == {sweep / "figures" / f"{name}.svg" for name in names}
     code, output, errors = actsafe("evaluate", sweep, "--episodes", 1)
     assert code == 0, errors

@@ -62,13 +62,18 @@ def carry_on_all(
     options = (*(("--log", *log) if log else ()), *(("--uncalibrated",) if is_uncalibrated_allowed else ()))
     tasks = {seed: Task(actsafe_command("resume", run.path, *options), run.path / LOG) for seed, run in left.items()}
     failed = _work(sweep, tasks, jobs or len(tasks), out) if tasks else {}
+    is_damaged = False
     for seed, run in sweep.runs.items():
         out.print(f"\nseed {seed}")
-        print_run(run, out)
+        try:
+            print_run(run, out)
+        except StorageError as error:  # One seed's records are no reason to keep quiet about the others'.
+            is_damaged = True
+            out.print(str(error), style="red", markup=False, soft_wrap=True)
     _tell_of(failed, tasks)
     if failed:
         _complain(f"error: seed {', '.join(map(str, failed))} of {sweep.listed} failed. Once mended: {_go_on(sweep)}")
-    return 1 if failed else 0
+    return 1 if failed or is_damaged else 0
 
 
 def _work(sweep: SweepFolder, tasks: Mapping[int, Task], num_at_once: int, out: Console) -> dict[int, int]:
