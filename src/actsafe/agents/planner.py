@@ -86,6 +86,8 @@ class Planner(Policy):
         return jax.tree.map(lambda leaf: leaf[None], outputs)
 
     def _decide(self, memory: EpisodeMemory, observation: Array, percept: Percept) -> tuple[Decision, EpisodeMemory]:
+        # Environments on the host give single precision.
+        observation, percept = jax.tree.map(_as_precise, (observation, percept))
         state = observation
         if self.is_observed:
             state = jnp.concatenate([observation, percept.reward[None], percept.costs[:1]])
@@ -166,6 +168,11 @@ class Planner(Policy):
         if self.objective.constraint is None:
             chosen = jnp.zeros_like(chosen)
         return Checked(plans[chosen], costs[chosen], chosen > 0, is_feasible[chosen])
+
+
+def _as_precise(values: Array) -> Array:
+    """Numbers in the precision of the context; what is no number stays as it is."""
+    return values.astype(jnp.result_type(float)) if jnp.issubdtype(values.dtype, jnp.floating) else values
 
 
 class SeedPolicy(Policy):
