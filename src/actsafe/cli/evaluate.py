@@ -25,14 +25,12 @@ from actsafe.cli.working import console, say_calibration
 from actsafe.data.rows import Rows
 from actsafe.evidence.ledger import is_over
 from actsafe.training.episodes import EpisodeOutcome
-from actsafe.training.loop import Loop, Rollout, TrainState
+from actsafe.training.loop import EVALUATION, Loop, Rollout, TrainState
 from actsafe.training.run import RunFolder
 from actsafe.training.runner import Trainer
 from actsafe.training.settings import ConfigError, require_known
 from actsafe.training.sweep import open_runs
 
-STREAM = 1000
-"""Random streams from here on belong to this command; training uses those below."""
 FEWEST_EPISODES = 5
 FRAMES_PER_SECOND = 25
 NUM_SEEN, NUM_PREDICTED = 5, 45
@@ -108,7 +106,7 @@ class Evaluate:
             num_episodes = self.episodes or max(FEWEST_EPISODES, folder.config.evaluation_episodes)
             found = {
                 task: loop.evaluate(
-                    state, task, num_episodes, epoch=newest, stream=STREAM + place, is_greedy=not self.draws
+                    state, task, num_episodes, epoch=newest, stream=EVALUATION + place, is_greedy=not self.draws
                 )[1]
                 for place, task in enumerate(agent.tasks)
                 if task in tasks
@@ -171,7 +169,7 @@ def _film(loop: Loop, size: int) -> Any:
 
     def episode(state: TrainState, mode: ActMode, epoch: int) -> list[Image.Image]:
         frames: list[np.ndarray] = []
-        for block in loop.rollout(state, mode, loop.envs.spec.num_decisions + 1, epoch=epoch, stream=STREAM):
+        for block in loop.rollout(state, mode, loop.envs.spec.num_decisions + 1, epoch=epoch, stream=EVALUATION):
             for tick in range(block.reward.shape[2]):
                 if frames and block.is_first[0, 0, tick]:
                     return _images(frames, size)
@@ -184,7 +182,7 @@ def _film(loop: Loop, size: int) -> Any:
 def _predicted(loop: Loop, state: TrainState, mode: ActMode, epoch: int) -> list[Image.Image]:
     """What happened (above) and what the model had predicted (below), an environment beside the other."""
     num_ticks = min(NUM_SEEN + NUM_PREDICTED, loop.envs.spec.num_decisions)
-    blocks = tuple(loop.rollout(state, mode, num_ticks, epoch=epoch, stream=STREAM))
+    blocks = tuple(loop.rollout(state, mode, num_ticks, epoch=epoch, stream=EVALUATION))
     rows = Rows(*(field[0, :4] for field in Rollout(blocks).rows))
     own = jax.tree.map(lambda leaf: leaf[0], state.agent)
     key = jax.random.key(loop.config.seeds[0])
