@@ -34,7 +34,7 @@ CLAIM = "A million simulator steps of a preset and their 100,000 updates take 15
 
 METHOD = {
     "run": "the preset as `actsafe train` runs it, checkpoints included, but that epochs are shorter, phases as long "
-    "as it takes to time them, and one evaluation comes at the end",
+    "as it takes to time them, and every epoch is evaluated, of which the last counts",
     "steps_per_second": "simulator steps of all environments by wall-clock second of training, median of the repeats; "
     "the first epoch of a phase compiles and is left out, and compile_seconds says what the others still compiled",
     "seconds_by_part": "collect: until the last tick; the host does not wait for updates that go on meanwhile. finish: "
@@ -119,8 +119,9 @@ def shortened(preset: Config, options: argparse.Namespace) -> Config:
     if hasattr(agent, "is_handover_checked"):
         # Phases are those of the schedule, whatever the policies come to.
         agent = dataclasses.replace(agent, is_handover_checked=False)
-    at_the_end = {"evaluate_every": schedule.num_epochs, "evaluation_episodes": preset.num_envs}
-    return dataclasses.replace(preset, schedule=schedule, agent=agent, **at_the_end)
+    # Every epoch is evaluated: the first evaluation compiles, the last one counts.
+    evaluated = {"evaluate_every": 1, "evaluation_episodes": preset.num_envs}
+    return dataclasses.replace(preset, schedule=schedule, agent=agent, **evaluated)
 
 
 def timed_epochs(path: Path, config: Config) -> list[dict[str, Any]]:

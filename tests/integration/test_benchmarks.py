@@ -219,7 +219,7 @@ def test_vision_run_goes_through_the_phases_of_the_preset(vision_run):
     assert config.schedule.episodes_per_epoch == 1
     phases = [config.phase(number).value for number in range(1, config.num_units + 1)]
     assert phases == 2 * ["warm_up"] + 2 * ["expansion"] + 2 * ["exploitation"]
-    assert [config.is_evaluated(number) for number in range(1, 7)] == [False] * 5 + [True]
+    assert all(config.is_evaluated(number) for number in range(1, 7))
 
 
 def test_vision_run_extrapolates_by_the_schedule_of_the_preset(vision_run):

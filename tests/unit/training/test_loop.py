@@ -86,7 +86,7 @@ def test_a_seed_in_one_program_with_others_is_the_seed_alone(make):
     assert len(together) == len(alone)
     for both, single in zip(together, alone, strict=True):
         assert (both.phase, both.role) == (single.phase, single.role)
-        assert both.learned[1] == single.learned[0]
+        np.testing.assert_equal(both.learned[1], single.learned[0])
         assert of_task(both.episodes[1]) == of_task(single.episodes[0])
         assert both.evaluations.keys() == single.evaluations.keys()
         for task, found in single.evaluations.items():
