@@ -15,7 +15,7 @@ from PIL import Image, ImageSequence
 from actsafe.agents import world_model
 from actsafe.agents.phases import Phase
 from actsafe.agents.world_model import WorldModelAgent
-from actsafe.cli import progress
+from actsafe.cli import progress, working
 from actsafe.cli.main import main
 from actsafe.training import collecting
 from actsafe.training.loop import TrainState, make_loop
@@ -210,6 +210,17 @@ def test_a_request_to_stop_is_met_between_compiled_calls(actsafe, unfinished, tr
     assert code == 143
     assert f"3 of {LAST} epochs are kept" in errors
     assert tree_of(unfinished / "epochs") == before
+
+
+def test_a_run_that_takes_long_on_a_cpu_says_so_first(unfinished, monkeypatch):
+    """By hand: 6 operations of each of the model's parameters and of 4 x 8 rows, in 100 updates of 1000 steps."""
+    trainer = Trainer(RunFolder.open(unfinished))
+    size = trainer.newest()[1].agent.model.vector.shape[-1]
+    assert trainer.agent.operations(500) == 6 * size * 32 * 50
+    assert working.long_notice(trainer) == ""
+    # One epoch is left, of 26 ticks of 2 environments with 2 steps each: 104 in all, or 10.4 updates.
+    monkeypatch.setattr(working, "_operations_per_second", lambda: 6 * size * 32 * 10.4 / (3 * 86400))
+    assert "about 3 days or more on this CPU" in working.long_notice(trainer)
 
 
 def test_a_disk_that_is_too_small_is_noticed_first(actsafe, unfinished, tree_of, monkeypatch):

@@ -267,6 +267,10 @@ class Agent(abc.ABC):
     def learner(self, num_envs: int, num_seeds: int) -> Learner:
         """What acts and learns, compiled for so many environments and seeds."""
 
+    def operations(self, num_steps: int) -> float:
+        """The floating-point operations that learning from so many simulator steps takes at least; 0 where it is few."""
+        return 0.0
+
     def predict_video(self, state: Any, rows: Any, num_seen: int, key: PRNGKeyArray) -> Any:
         """Images (batch, time, height, width, 3) that one seed's model expects in rows (batch, time).
 

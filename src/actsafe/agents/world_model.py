@@ -441,6 +441,12 @@ class WorldModelAgent(Agent):
     def learner(self, num_envs: int, num_seeds: int) -> "WorldModelLearner":
         return WorldModelLearner(self, num_envs, num_seeds)
 
+    def operations(self, num_steps: int) -> float:
+        """Of the world model alone: every parameter takes two of each row, and its gradient four."""
+        num_parameters = eqx.filter_eval_shape(self.init, jax.random.key(0)).model.vector.size
+        num_rows = self.settings.batch_size * self.settings.sequence_length
+        return 6.0 * num_parameters * num_rows * num_steps * self.settings.updates_per_1000_steps / 1000
+
     def predict_video(self, state: WorldModelState, rows: Rows, num_seen: int, key: PRNGKeyArray) -> np.ndarray:
         model = state.model.tree
         if not isinstance(model, WorldModel) or len(self.spec.observation_shape) != 3:

@@ -3,20 +3,27 @@
 import itertools
 import shlex
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
+import numpy as np
 from rich.console import Console
 
-from actsafe.cli.progress import shown
+from actsafe.cli.progress import duration, shown
 from actsafe.cli.stopping import Stopped, StopRequests
 from actsafe.evidence.calibration import require_calibrated
+from actsafe.problems.cores import num_cores
 from actsafe.training import provenance
 from actsafe.training.loggers import logging
 from actsafe.training.run import RunFolder
 from actsafe.training.runner import Trainer
 from actsafe.training.storage import StorageError
+
+LONG = 3600.0
+"""Seconds from which on it is said before that a run takes so long."""
 
 
 def console() -> Console:
@@ -42,8 +49,9 @@ def carry_on(
     folder = trainer.folder
     if not folder.is_finished:
         say_calibration(folder, is_allowed=is_uncalibrated_allowed)
-    if trainer.notice:
-        console().print(trainer.notice, markup=False, soft_wrap=True)
+    for notice in (trainer.notice, long_notice(trainer)):
+        if notice:
+            console().print(notice, markup=False, soft_wrap=True)
     with (
         logging(log, folder) as note,
         StopRequests(is_patient=True) as requests,
@@ -71,6 +79,32 @@ def carry_on(
                 f"stopped: {kept} of {config.num_units} {config.unit}s are kept in {folder.path}. "
                 f"Go on with: {command}",
             ) from None
+
+
+def long_notice(trainer: Trainer) -> str:
+    """What is said before a run that takes hours at least, on a CPU; else nothing."""
+    if jax.default_backend() != "cpu" or trainer.folder.is_finished:
+        return ""
+    epochs_left = trainer.config.num_units - max(trainer.folder.num_committed - 1, 0)
+    num_operations = trainer.agent.operations(epochs_left * trainer.loop.num_ticks * trainer.loop.steps_per_tick)
+    seconds = num_operations * len(trainer.config.seeds) / _operations_per_second()
+    if seconds < LONG:
+        return ""
+    return (
+        f"learning takes about {duration(seconds)} or more on this CPU, and is for an accelerator; for a try: "
+        "--preset vision-tiny, or --preset own-state"
+    )
+
+
+def _operations_per_second() -> float:
+    """How fast all cores multiply matrices that fit into their caches."""
+    matrix, times = np.ones((512, 512), np.float32), []
+    for _ in range(3):
+        started = time.perf_counter()
+        np.matmul(matrix, matrix)
+        times.append(time.perf_counter() - started)
+    # The linear algebra library has one thread here.
+    return num_cores() * 2.0 * 512**3 / min(times)
 
 
 def say_calibration(folder: RunFolder, *, is_allowed: bool) -> None:
