@@ -48,7 +48,7 @@ def main(folder: str, *options: str) -> None:
     """Train with the row, and print its ledger and what its last epoch measured."""
     config = actsafe.Config(env="cartpole_swingup", algorithm="own_algorithm:SWITCHING")
     if "--quick" in options:
-        tiny = actsafe.presets.vision_tiny()
+        tiny = dataclasses.replace(actsafe.presets.vision_tiny(), schedule=actsafe.Schedule(warm_up=1, expansion=1))
         config = dataclasses.replace(tiny, observation="state", evaluate_every=0, algorithm=config.algorithm)
     run = actsafe.train(config, folder)
     print(run.ledger.violations, run.metrics[-1]["learning"], sep="\n")

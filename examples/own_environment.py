@@ -12,7 +12,7 @@ import sys
 import actsafe
 
 QUICK = {
-    actsafe.WorldModelAgentSettings: actsafe.Schedule(warm_up=4, expansion=4, exploitation=4, episodes_per_epoch=4),
+    actsafe.WorldModelAgentSettings: actsafe.Schedule(warm_up=2, expansion=2, episodes_per_epoch=2),
     actsafe.GPAgentSettings: actsafe.Schedule(seed_decisions=1, expansion=1),
 }
 """Of each agent, phases of an epoch."""
