@@ -79,18 +79,21 @@ def epochs_of(config: Config):
     return epochs
 
 
-@pytest.mark.parametrize("make", [small_gp, small_world_model], ids=["gp", "rssm"])
-def test_a_seed_in_one_program_with_others_is_the_seed_alone(make):
-    """Environments are pure here, so that seeds are an axis of the program: the second of two, bit for bit."""
+@pytest.mark.parametrize(("make", "rtol"), [(small_gp, 1e-10), (small_world_model, 0.0)], ids=["gp", "rssm"])
+def test_a_seed_in_one_program_with_others_is_the_seed_alone(make, rtol):
+    """Environments are pure here, so that seeds are an axis of the program. The second of two, bit for bit; the planner
+    is compiled otherwise in tests than in use, and may sum in another order."""
     together, alone = epochs_of(make(seeds=(0, 3))), epochs_of(make(seeds=(3,)))
     assert len(together) == len(alone)
     for both, single in zip(together, alone, strict=True):
         assert (both.phase, both.role) == (single.phase, single.role)
-        np.testing.assert_equal(both.learned[1], single.learned[0])
-        assert of_task(both.episodes[1]) == of_task(single.episodes[0])
+        assert both.learned[1].keys() == single.learned[0].keys()
+        for name, value in single.learned[0].items():
+            np.testing.assert_allclose(both.learned[1][name], value, rtol=rtol, err_msg=name)
+        np.testing.assert_allclose(of_task(both.episodes[1]), of_task(single.episodes[0]), rtol=rtol)
         assert both.evaluations.keys() == single.evaluations.keys()
         for task, found in single.evaluations.items():
-            assert of_task(both.evaluations[task][1]) == of_task(found[0])
+            np.testing.assert_allclose(of_task(both.evaluations[task][1]), of_task(found[0]), rtol=rtol)
     assert of_task(together[-1].episodes[0]) != of_task(together[-1].episodes[1])
 
 
