@@ -446,7 +446,13 @@ def test_a_run_has_one_process_at_a_time(run, monkeypatch, has_system_locks):
 
 
 @pytest.mark.parametrize(
-    ("holder", "is_stale"), [("999999999 1.0", True), (f"{os.getpid()} 1.0", True), ("1", False), ("", False)]
+    ("holder", "is_stale"),
+    [
+        pytest.param("999999999 1.0", True, id="no such process"),
+        pytest.param(f"{os.getpid()} 1.0", True, id="a process that began later"),
+        pytest.param("1", False, id="half a mark"),
+        pytest.param("", False, id="an empty mark"),
+    ],
 )
 def test_a_mark_of_a_process_that_has_ended_does_not_block(run, monkeypatch, holder, is_stale):
     """Nor one whose number another process has by now; one that says nothing does."""
