@@ -42,7 +42,7 @@ class UncalibratedError(UserError, RuntimeError):
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """One way to read a model's doubt, and how far that reading is right, 1 step ahead, 2 steps, and so on."""
+    """One way to read a model's uncertainty, and how far that reading is right, 1 step ahead, 2 steps, and so on."""
 
     meaning: str
     """What the std of its intervals is."""

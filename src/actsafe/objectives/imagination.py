@@ -1,4 +1,4 @@
-"""Trajectories in a model's imagination: particles that disagree as the model doubts (TS1, Chua et al., 2018)."""
+"""Trajectories in a model's imagination: particles that spread by its uncertainty (TS1, Chua et al., 2018)."""
 
 from typing import NamedTuple
 

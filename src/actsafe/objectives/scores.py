@@ -19,7 +19,7 @@ def standard_scores(
     actions: Float[Array, "n action"],
     next_states: Float[Array, "n state"],
 ) -> tuple[Float[Array, "n state"], Bool[Array, "n state"]]:
-    """|error| / sqrt(epistemic^2 + aleatoric^2) of every prediction, and whether it is evidence about doubt.
+    """|error| / sqrt(epistemic^2 + aleatoric^2) of every prediction, and whether it is evidence about uncertainty.
 
     A prediction speaks of the epistemic std only where that std is at least the noise. A score that is not finite is
     evidence of the worst kind and counts as infinite.

@@ -48,7 +48,7 @@ class Progress(NamedTuple):
     models: Band
     """M_n."""
     bounds: Bounds
-    """P_n and the like, over M_n; the doubt is sigma_n."""
+    """P_n and the like, over M_n; the uncertainty is sigma_n."""
     is_safe: Bool[Array, "*policies"]
     """S_n."""
     joined: Int[Array, "*policies"]
@@ -131,7 +131,7 @@ def advance(world: World, settings: TheoremSettings, truth: Float[Array, " featu
     S and M are the newest there are: the paper writes S_n and M_n above the line on which they are made.
     """
     key, noise_key = jax.random.split(progress.key)
-    chosen = jnp.argmax(jnp.where(progress.is_safe, progress.bounds.most_doubt, -jnp.inf))
+    chosen = jnp.argmax(jnp.where(progress.is_safe, progress.bounds.most_uncertainty, -jnp.inf))
     inputs, states = rollout(world, truth, chosen, noise_key)
     evidence = progress.evidence.add(world.kernel.features(inputs), states, world.settings.noise_std)
     mean, std = evidence.moments(world.features)

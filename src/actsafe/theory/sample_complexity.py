@@ -22,7 +22,7 @@ def cost_error_bound(
     """|J_c(pi, f) - J_c(pi, f*)| ≤ T C_max E[sum_t (1 + sqrt(d_s)) beta ||sigma(s_t, pi(s_t))|| / sigma], for f in M.
 
     `epistemic_std` is E||sigma_(n-1)(s_t, pi(s_t))|| at each decision, along trajectories of pi under f*. Holds for any
-    running cost in [0, C_max], rewards and doubt included, as long as f* is in M. In units of cost. Lemma "bound on
+    running cost in [0, C_max], rewards and uncertainty included, as long as f* is in M. In units of cost. Lemma "bound on
     cost" in the paper's appendix.
     """
     num_decisions = epistemic_std.shape[-1]
@@ -66,8 +66,8 @@ class Difficulty:
         that its proof has; ours is the proof's, and n* the larger for it where sigma < 1.
         """
         c = (1.0 + math.sqrt(self.state_dim)) * self.payoff_bound / self.noise_std
-        doubt = self.state_dim * self.prior_std**2 / math.log1p((self.prior_std / self.noise_std) ** 2)
-        return (self.num_expansions + 1) * self.num_decisions**6 * c**4 * doubt / self.epsilon**2
+        uncertainty = self.state_dim * self.prior_std**2 / math.log1p((self.prior_std / self.noise_std) ** 2)
+        return (self.num_expansions + 1) * self.num_decisions**6 * c**4 * uncertainty / self.epsilon**2
 
 
 def required_episodes(

@@ -70,13 +70,13 @@ class WorldSettings:
 
 
 class Bounds(NamedTuple):
-    """What the sums of costs, rewards and doubt lie between for all models of a set, for every policy."""
+    """What the sums of costs, rewards and uncertainty lie between for all models of a set, for every policy."""
 
     least_cost: Float[Array, "*policies"]
     most_cost: Float[Array, "*policies"]
     least_reward: Float[Array, "*policies"]
     most_reward: Float[Array, "*policies"]
-    most_doubt: Float[Array, "*policies"]
+    most_uncertainty: Float[Array, "*policies"]
 
     @property
     def width(self) -> Float[Array, "*policies"]:
@@ -146,8 +146,8 @@ class World(eqx.Module):
         """r(s), in [0, R_max]."""
         return jnp.clip(0.5 * REWARD_BOUND + REWARD_SLOPE * state, 0.0, REWARD_BOUND)
 
-    def bounds(self, models: Band, doubt: Float[Array, " input"]) -> Bounds:
-        """Bounds on sums of costs, rewards and `doubt` along an episode, over all `models`, for every policy.
+    def bounds(self, models: Band, uncertainty: Float[Array, " input"]) -> Bounds:
+        """Bounds on sums of costs, rewards and `uncertainty` along an episode, over all `models`, for every policy.
 
         Costs and rewards rise with the state: within a cell they are largest at its upper end.
         """
@@ -155,11 +155,11 @@ class World(eqx.Module):
         below, above = self.lattice.cells - half, self.lattice.cells + half
         nothing = jnp.zeros_like(above)
         by_state = [-self.cost(below), self.cost(above), -self.reward(below), self.reward(above), nothing]
-        by_input = jnp.zeros((5, len(doubt))).at[4].set(doubt)
-        ceilings = jnp.stack([0.0, self.settings.cost_bound, 0.0, REWARD_BOUND, jnp.max(doubt)])
+        by_input = jnp.zeros((5, len(uncertainty))).at[4].set(uncertainty)
+        ceilings = jnp.stack([0.0, self.settings.cost_bound, 0.0, REWARD_BOUND, jnp.max(uncertainty)])
         sums = jax.vmap(lambda *payoff: largest_sum(self.lattice, models, *payoff))
-        low_cost, cost, low_reward, reward, most_doubt = sums(jnp.stack(by_state), by_input, ceilings)
-        return Bounds(-low_cost, cost, -low_reward, reward, most_doubt)
+        low_cost, cost, low_reward, reward, most_uncertainty = sums(jnp.stack(by_state), by_input, ceilings)
+        return Bounds(-low_cost, cost, -low_reward, reward, most_uncertainty)
 
     def true_bounds(self, truth: Float[Array, " feature"]) -> Bounds:
         """The same for one known f = phi . truth: apart from each other by what the grid leaves open."""
