@@ -92,8 +92,8 @@ class Calibrated(Confidence):
     """An empirical quantile of recent scores (split-conformal style, without its guarantee), coordinate by coordinate.
 
     Starts from `start` and moves only on evidence: predictions, made before they were learned from, of states where the
-    model was uncertain. Scores are serially dependent, of the models before this one, in states of their plans: they are
-    not exchangeable with those to come, and a share of coordinates and steps is none of episodes.
+    model was uncertain. Scores are serially dependent, of the models before this one, in states of their plans: they
+    are not exchangeable with those to come, and a share of coordinates and steps is none of episodes.
     """
 
     kind: ClassVar[str] = "calibrated"

@@ -22,8 +22,8 @@ def cost_error_bound(
     """|J_c(pi, f) - J_c(pi, f*)| ≤ T C_max E[sum_t (1 + sqrt(d_s)) beta ||sigma(s_t, pi(s_t))|| / sigma], for f in M.
 
     `epistemic_std` is E||sigma_(n-1)(s_t, pi(s_t))|| at each decision, along trajectories of pi under f*. Holds for any
-    running cost in [0, C_max], rewards and uncertainty included, as long as f* is in M. In units of cost. Lemma "bound on
-    cost" in the paper's appendix.
+    running cost in [0, C_max], rewards and uncertainty included, as long as f* is in M. In units of cost. Lemma "bound
+    on cost" in the paper's appendix.
     """
     num_decisions = epistemic_std.shape[-1]
     factor = num_decisions * cost_bound * (1.0 + math.sqrt(state_dim)) / noise_std
