@@ -268,7 +268,7 @@ class Agent(abc.ABC):
         """What acts and learns, compiled for so many environments and seeds."""
 
     def operations(self, num_steps: int) -> float:
-        """The floating-point operations that learning from so many simulator steps takes at least; 0 where it is few."""
+        """The fewest floating-point operations that learning from so many simulator steps takes; 0 where it is few."""
         return 0.0
 
     def predict_video(self, state: Any, rows: Any, num_seen: int, key: PRNGKeyArray) -> Any:

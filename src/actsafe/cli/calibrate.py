@@ -34,9 +34,7 @@ class Calibrate:
 
     folder: Annotated[Positional[Path], arg(metavar="RUN")]
     """The run's folder, or a sweep's: then every run is tested."""
-    episodes: Annotated[int | None, arg(metavar="N", help_behavior_hint="(default: usual for the agent)")] = (
-        None
-    )
+    episodes: Annotated[int | None, arg(metavar="N", help_behavior_hint="(default: usual for the agent)")] = None
     """Held-out episodes, of every task and seed; more of them see smaller faults."""
     horizon: Annotated[int | None, arg(metavar="STEPS", help_behavior_hint="(default: usual for the agent)")] = None
     """How many decisions ahead to forecast."""

@@ -23,7 +23,8 @@ SUFFIXES = (".html", ".htm")
 class Report:
     """Write one page about one or more runs: the verdict, what it rests on, and what is not known.
 
-    The page is one HTML file that needs no network. Several runs are compared side by side, those of one environment, its tasks and its costs.
+    The page is one HTML file that needs no network. Several runs are compared side by side, those of one
+    environment, its tasks and its costs.
     """
 
     folders: Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN [RUN ...]", help_behavior_hint="")]

@@ -66,7 +66,7 @@ def carry_on(
             display.epoch(rows)
             note(rows)
 
-        trainer.on_steps, trainer.on_epoch = on_steps, on_epoch
+        trainer.loop.on_steps, trainer.on_epoch = on_steps, on_epoch
         try:
             trainer.run(provenance.command_line(arguments))
             requests.check()

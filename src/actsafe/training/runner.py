@@ -34,16 +34,14 @@ class Trainer:
         self,
         folder: RunFolder,
         *,
-        on_steps: Callable[[int], None] = lambda n: None,
         on_epoch: Callable[[list[dict[str, Any]]], None] = lambda rows: None,
         loop: Loop | None = None,
     ) -> None:
         self.folder = folder
         self.config: Config = folder.config
-        self.on_steps, self.on_epoch = on_steps, on_epoch
+        self.on_epoch = on_epoch
         self.loop = make_loop(self.config) if loop is None else loop
         self.agent = self.loop.agent
-        self.loop.on_steps = lambda num_steps: self.on_steps(num_steps)
 
     @property
     def notice(self) -> str:

@@ -1,6 +1,8 @@
 """Settings go to JSON and back, and what will not do is refused with its path."""
 
 import dataclasses
+import sys
+import types
 from typing import Any, ClassVar
 
 import pytest
@@ -66,9 +68,6 @@ def nested(depth: int) -> list:
 @pytest.fixture
 def importable(monkeypatch):
     """This module under its name, as one of the user's on PYTHONPATH would be."""
-    import sys
-    import types
-
     module = types.ModuleType("own_module")
     module.OwnSettings, module.OWN_ROW, module.Inner = OwnSettings, OWN_ROW, Inner
     monkeypatch.setattr(OwnSettings, "kind", "own_module:OwnSettings")
@@ -117,7 +116,10 @@ def test_a_member_of_a_union_is_named_by_its_kind():
         ({"shape": {"kind": 3}}, "unknown shape.kind 3"),
         ({"shape": {"kind": "square", "radius": 1}}, "Did you mean 'shape.side'"),
         ({"shape": {"kind": "nowhere:Class"}}, "shape.kind: 'nowhere:Class' cannot be imported"),
-        ({"shape": {"kind": "math:pi"}}, "shape.kind: 'math:pi' is no dataclass that derives from one of Circle, Squar"),
+        (
+            {"shape": {"kind": "math:pi"}},
+            "shape.kind: 'math:pi' is no dataclass that derives from one of Circle, Squar",
+        ),
         ({"shape": []}, "shape must be an object"),
         ([], "config must be an object"),
     ],
@@ -149,7 +151,7 @@ def test_an_agent_and_a_row_of_ones_own_are_read_back(importable):
     assert content["agent"]["patience"] == 7
     assert Config.from_json(content) == config
     assert config.row is OWN_ROW
-    with pytest.raises(ConfigError, match="is a type, expected an actsafe.Algorithm"):
+    with pytest.raises(ConfigError, match=r"is a type, expected an actsafe\.Algorithm"):
         Config(algorithm="own_module:Inner")
     with pytest.raises(ConfigError, match="no dataclass that derives from one of GPAgentSettings"):
         Config.from_json({"agent": {"kind": "own_module:Inner"}})
@@ -188,7 +190,10 @@ def test_an_agent_that_is_not_given_is_chosen_for_the_environment(asked, kind):
         ({"env": "pendulum", "options": {"masss": 1}}, "environment pendulum: "),
         ({"env": "pendulum", "options": {"budget": 1.0}}, "environment pendulum: "),
         ({"algorithm": "actsave"}, "Did you mean 'actsafe'"),
-        ({"algorithm": "uniform", "agent": GPAgentSettings()}, "uniform needs an agent of kind rssm, got agent.kind = gp"),
+        (
+            {"algorithm": "uniform", "agent": GPAgentSettings()},
+            "uniform needs an agent of kind rssm, got agent.kind = gp",
+        ),
     ],
 )
 def test_what_nothing_can_be_chosen_for_is_refused(asked, said):
