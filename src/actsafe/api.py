@@ -75,8 +75,7 @@ class Run:
     @property
     def ledger(self) -> Ledger:
         """The safety ledger of every seed."""
-        rows = [row for folder in self.folders for row in folder.rows("ledger")]
-        return Ledger([LedgerRow.from_json(row) for row in rows])
+        return Ledger([row for folder in self.folders for row in folder.ledger()])
 
     @property
     def results(self) -> list[dict[str, Any]]:

@@ -196,7 +196,7 @@ def test_the_table_of_a_run_says_what_is_recorded(finished):
 def test_a_run_over_budget_is_said_to_be(finished):
     """An episode over its budget, one whose cost is not known, and one of random actions, which is nobody's choice."""
     folder = RunFolder.open(finished)
-    rows = tables.ledger(folder)
+    rows = folder.ledger()
     over = dataclasses.replace(rows[1], num_over=1, mean_cost=0.5, max_cost=0.5)
     unknown = dataclasses.replace(rows[2], num_over=1, max_cost=None)
     for changed, said in (
@@ -206,7 +206,7 @@ def test_a_run_over_budget_is_said_to_be(finished):
         ([rows[0]], "no episode of its own policy yet"),
     ):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(tables, "ledger", lambda folder, changed=changed: changed)
+            patch.setattr(RunFolder, "ledger", lambda folder, changed=changed: changed)
             found = tables.verdict(folder)
         assert said in found.safety[0]
         assert found.is_safe == ("cost 0 in every" in said)

@@ -14,7 +14,7 @@ from actsafe.cli import jax_setup
 from actsafe.cli.options import Flag
 from actsafe.cli.plot import write_all
 from actsafe.cli.progress import duration
-from actsafe.cli.tables import ledger, print_run, verdict
+from actsafe.cli.tables import print_run, verdict
 from actsafe.cli.working import carry_on, console, new_folder
 from actsafe.figures.drawing import exploration, swing_up
 from actsafe.figures.swing_up import TASK
@@ -90,7 +90,7 @@ def _conclude(base: Path, folders: Sequence[RunFolder], out: Console, seconds: f
     task = folders[0].spec.task
     last = [found for name, found in evaluation if name == task][-1:]
     is_upright = bool(last) and last[0]["goals"] == last[0]["episodes"]
-    paid = [row.max_cost for row in ledger(folders[0])] + [
+    paid = [row.max_cost for row in folders[0].ledger()] + [
         c for _, found in evaluation for c in found["costs"].values()
     ]
     is_free = all(cost == 0 for cost in paid)

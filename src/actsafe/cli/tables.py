@@ -35,14 +35,9 @@ class Verdict:
         return self.safety + self.tasks
 
 
-def ledger(folder: RunFolder) -> list[LedgerRow]:
-    """The rows of a run's safety ledger."""
-    return [LedgerRow.from_json(row) for row in folder.rows("ledger")]
-
-
 def verdict(folder: RunFolder) -> Verdict:
     """Whether the run kept to its budgets, and what its tasks came to."""
-    found = violations(ledger(folder))
+    found = violations(folder.ledger())
     heading = f"{label(folder.config.algorithm)} on {folder.config.env}"
     safety = [f"{heading}: {_safety(each)}" for each in found] or [f"{heading}: no episode yet"]
     is_safe = bool(found) and all(each.num_episodes and not each.num_over for each in found)
@@ -101,7 +96,7 @@ def plain_table(**options: Any) -> Table:
 
 def run_table(folder: RunFolder) -> Table:
     """A row per epoch or, of long runs and of several seeds, per phase; and per constraint."""
-    metrics, rows = folder.rows("metrics"), ledger(folder)
+    metrics, rows = folder.rows("metrics"), folder.ledger()
     seeds, tasks = folder.config.seeds, list(dict.fromkeys(task for row in metrics for task in row["evaluation"]))
     names = folder.spec.cost_names
     is_by_epoch = len(seeds) == 1 and folder.num_committed <= MOST_EPOCHS + 1

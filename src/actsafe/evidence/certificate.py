@@ -65,7 +65,7 @@ def certificate(folder: RunFolder) -> dict[str, Any]:
         )
     prints, calibration = fingerprints(folder.path), known(folder)
     metrics = [row for row in folder.rows("metrics") if row["epoch"] == newest]
-    ledger = [LedgerRow.from_json(row) for row in folder.rows("ledger")]
+    ledger = folder.ledger()
     promise, does_not_promise = _promise(folder, newest, metrics)
     against = list(_against(folder, newest, promise, calibration, metrics, ledger))
     unknown = list(_unknown(newest, calibration, ledger))

@@ -1,6 +1,5 @@
 """The figures of runs, from their folders or from a results file: which there are goes by what the runs have."""
 
-import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from actsafe.training import results
 from actsafe.training.run import RunFolder
 from actsafe.training.settings import ConfigError
 from actsafe.training.storage import StorageError
+from actsafe.training.trajectories import Episode, episodes_of, has_trajectories
 
 
 def figures_of_runs(
@@ -82,17 +82,20 @@ def exploration(folders: Sequence[RunFolder], seed: int | None = None) -> dict[s
 
     Empty where runs keep no trajectories, as they do not of images or with a replay.
     """
-    chosen = _by_algorithm(folders, seed)
-    found = {name: _trained(folder, seed) for name, folder in chosen.items()}
-    found = {name: episodes for name, episodes in found.items() if episodes}
-    if not found:
+    found = {
+        name: [episode for number in range(1, folder.num_committed) for episode in _episodes(folder, number, seed)]
+        for name, folder in _by_algorithm(folders, seed).items()
+        if has_trajectories(folder)
+    }
+    trajectories = {name: [each.observations for each in episodes] for name, episodes in found.items() if episodes}
+    if not trajectories:
         return {}
-    problem, first = problem_of(folders[0].config), next(iter(found.values()))[0][0]
-    trajectories = {name: [states for states, _ in episodes] for name, episodes in found.items()}
+    problem = problem_of(folders[0].config)
     if problem is not None and view_of(problem) is not None:
-        costs = {name: [float(np.sum(paid)) for _, paid in episodes] for name, episodes in found.items()}
+        costs = {name: [float(np.sum(each.costs[1:])) for each in found[name]] for name in trajectories}
         return {"phase_plane": phase_plane(problem, trajectories, costs)}
-    names = [f"observation {n}" for n in range(first.shape[-1])] if problem is None else problem.state_names
+    dim = folders[0].spec.observation_shape[-1]
+    names = [f"observation {n}" for n in range(dim)] if problem is None else problem.state_names
     return {"states": state_coordinates(names, trajectories)}
 
 
@@ -100,13 +103,13 @@ def swing_up(folder: RunFolder, seed: int | None = None) -> Figure | None:
     """The last swing-up that was evaluated; None where none was, or where the problem has no rod."""
     problem = problem_of(folder.config)
     view = view_of(problem)
-    if problem is None or view is None or view.plane.base is None:
+    if problem is None or view is None or view.plane.base is None or TASK not in folder.spec.tasks:
         return None
-    for number in range(folder.num_committed - 1, 0, -1):
-        if folder.config.is_evaluated(number):
-            episodes = _episodes(folder, number, seed, f"{TASK}/")
-            return swing_up_strip(problem, *episodes[-1]) if episodes else None
-    return None
+    evaluated = [number for number in range(1, folder.num_committed) if folder.config.is_evaluated(number)]
+    if not evaluated or not has_trajectories(folder):
+        return None
+    *_, last = _episodes(folder, evaluated[-1], seed, TASK)
+    return swing_up_strip(problem, last.observations, last.costs[1:].sum(axis=-1))
 
 
 def _by_algorithm(folders: Sequence[RunFolder], seed: int | None) -> dict[str, RunFolder]:
@@ -121,22 +124,7 @@ def _by_algorithm(folders: Sequence[RunFolder], seed: int | None) -> dict[str, R
     return chosen
 
 
-def _trained(folder: RunFolder, seed: int | None) -> list[tuple[np.ndarray, np.ndarray]]:
-    return [episode for number in range(1, folder.num_committed) for episode in _episodes(folder, number, seed)]
-
-
-def _episodes(
-    folder: RunFolder, number: int, seed: int | None, prefix: str = ""
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """States [T+1, state] and costs [T] of the episodes of an epoch in a seed's first environment."""
-    if folder.config.agent.replay_rows:
-        return []
-    arrays = folder.trajectory(number)
-    states = arrays.get(f"{prefix}observation")
-    if states is None or states.ndim != 4:
-        return []
+def _episodes(folder: RunFolder, number: int, seed: int | None, task: str = "") -> list[Episode]:
+    """The episodes of an epoch, or of a task's evaluation after it, in a seed's first environment."""
     place = 0 if seed is None else folder.config.seeds.index(seed)
-    edges = [*np.flatnonzero(arrays[f"{prefix}is_first"][place, 0]).tolist(), states.shape[2]]
-    costs = arrays[f"{prefix}costs"][place, 0].sum(axis=-1)
-    spans = [(begin, end) for begin, end in itertools.pairwise(edges) if end - begin > 1]
-    return [(states[place, 0, begin:end], costs[begin + 1 : end]) for begin, end in spans]
+    return episodes_of(folder, number, task)[place * folder.config.num_envs]

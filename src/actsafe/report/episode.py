@@ -13,10 +13,10 @@ from actsafe.figures.panels import thinned
 from actsafe.report import film
 from actsafe.report.findings import Findings
 from actsafe.report.markup import Child, number, tag
-from actsafe.report.records import Episode, episodes_of, has_trajectories
 from actsafe.report.sheet import Sheet, command, note
 from actsafe.training.run import RunFolder
 from actsafe.training.storage import StorageError
+from actsafe.training.trajectories import Episode, episodes_of, has_trajectories
 
 FRAMES_PER_SECOND = 12
 VIDEOS = ("*.webp", "*.gif", "*.png")

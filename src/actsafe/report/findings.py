@@ -17,7 +17,7 @@ from actsafe.evidence.ledger import LedgerRow, Violations, violations
 from actsafe.evidence.reliability import Verdict
 from actsafe.evidence.verify import read_certificate
 from actsafe.report.markup import count, number, percent
-from actsafe.report.records import ledger_of, metrics_of
+from actsafe.report.records import metrics_of
 from actsafe.training.run import RunFolder
 from actsafe.training.storage import StorageError, read_json
 
@@ -174,7 +174,7 @@ class Findings:
 
 def find(folder: RunFolder) -> Findings:
     """What a run came to; `StorageError` where its records are damaged."""
-    metrics, ledger = metrics_of(folder), ledger_of(folder)
+    metrics, ledger = metrics_of(folder), folder.ledger()
     paths, prints = (folder.path / CALIBRATION, folder.path / CERTIFICATE), fingerprints(folder.path)
     measured, certificate = _read(paths[0], lambda: known(folder)), _read(paths[1], lambda: _certificate(paths[1]))
     calibration = dataclasses.replace(measured, content=read_json(paths[0]) if measured.content else None)

@@ -17,10 +17,10 @@ from actsafe.figures.uncertainty import plane_states, uncertainty_slice, visited
 from actsafe.models.gp.dynamics import GPDynamics
 from actsafe.report.findings import Findings
 from actsafe.report.markup import Child, percent, tag
-from actsafe.report.records import episodes_of, has_trajectories
 from actsafe.report.sections import along, band, panel
 from actsafe.report.sheet import Sheet, note, side_by_side
 from actsafe.training.runner import Trainer
+from actsafe.training.trajectories import episodes_of, has_trajectories
 
 MOST_EPISODES = 40
 """Trajectories that are drawn in a plane at most, the newest."""

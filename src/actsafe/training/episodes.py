@@ -83,9 +83,8 @@ class Episodes:
 
     def _of(self, arrays: Mapping[str, np.ndarray]) -> list[EpisodeOutcome]:
         """The episodes of one environment."""
-        edges = [*np.flatnonzero(arrays["is_first"]).tolist(), len(arrays["is_first"])]
-        spans = [slice(start, end) for start, end in itertools.pairwise(edges) if end - start > 1]
-        return [self._outcome({name: values[span] for name, values in arrays.items()}) for span in spans]
+        found = spans(arrays["is_first"])
+        return [self._outcome({name: values[span] for name, values in arrays.items()}) for span in found]
 
     def _outcome(self, rows: Mapping[str, np.ndarray]) -> EpisodeOutcome:
         """Of one episode's rows, the first included. Nobody acts on the decision that follows the last."""
@@ -115,6 +114,12 @@ class Episodes:
     def _is_goal(self, rows: Mapping[str, np.ndarray]) -> bool | None:
         problem = self._spec.problem
         return None if problem is None else bool(problem.is_goal(jnp.asarray(rows["observation"][-1])))
+
+
+def spans(is_first: np.ndarray) -> list[slice]:
+    """Where episodes are among the rows of an environment; a row by itself is none."""
+    edges = [*np.flatnonzero(is_first).tolist(), len(is_first)]
+    return [slice(start, end) for start, end in itertools.pairwise(edges) if end - start > 1]
 
 
 def _flat(envs: list[list[EpisodeOutcome]]) -> list[EpisodeOutcome]:

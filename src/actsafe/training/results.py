@@ -49,7 +49,7 @@ _OF_DECISIONS = ("num_decisions", "num_fallbacks", "num_uncertified", "inner_cos
 def entries(folder: RunFolder) -> list[dict[str, Any]]:
     """One entry per seed of a run, as far as it is committed."""
     config, spec = folder.config, folder.spec
-    metrics, ledger = folder.rows("metrics"), [LedgerRow.from_json(row) for row in folder.rows("ledger")]
+    metrics, ledger = folder.rows("metrics"), folder.ledger()
     timing, num_seeds = folder.timing(), len(config.seeds)
     shared = {
         "env": config.env,

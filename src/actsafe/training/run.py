@@ -224,6 +224,10 @@ class RunFolder:
         """The rows of "metrics" or "ledger" over all committed epochs."""
         return [row for number in range(self.num_committed) for row in self._rows(number, what)]
 
+    def ledger(self) -> list[LedgerRow]:
+        """The safety ledger of all committed epochs: a row per epoch, seed and constraint."""
+        return [LedgerRow.from_json(row) for row in self.rows("ledger")]
+
     def timing(self) -> list[dict[str, float]]:
         """Seconds spent on each committed epoch."""
         return [self._json(number, "timing.json") for number in range(self.num_committed)]

@@ -8,10 +8,11 @@ import pytest
 
 from actsafe.envs.spec import EnvSpec
 from actsafe.evidence.ledger import LedgerRow
-from actsafe.report.records import episodes_of, ledger_of, metrics_of
+from actsafe.report.records import metrics_of
 from actsafe.training.presets import tiny
 from actsafe.training.run import RunFolder
 from actsafe.training.storage import StorageError
+from actsafe.training.trajectories import episodes_of
 
 EVALUATION = {"episodes": 1, "return": 2.0, "costs": {"cost": 0.0}, "goals": None}
 METRICS = {
@@ -44,7 +45,7 @@ class Folder(RunFolder):
 def test_sound_rows_are_what_was_written():
     before = METRICS | {"epoch": 0}
     assert metrics_of(Folder([before, METRICS])) == [METRICS]
-    assert [row.to_json() for row in ledger_of(Folder(ledger=[LEDGER]))] == [LEDGER]
+    assert [row.to_json() for row in Folder(ledger=[LEDGER]).ledger()] == [LEDGER]
 
 
 @pytest.mark.parametrize("name", list(METRICS))
