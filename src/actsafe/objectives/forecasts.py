@@ -27,8 +27,8 @@ def forecast_scores(
     """(truth − mean) / std of what the model says of each window after its first state, given the actions taken.
 
     `states` have one row more than `actions`. One decision ahead, mean and std are the model's own, std² being
-    (β epistemic)² + aleatoric². Further ahead they are those of particles, moved as plans are judged: with fresh draws at
-    every step (TS1), whose errors add up more slowly than those of a model that is wrong in the same way twice.
+    (β epistemic)² + aleatoric². Further ahead they are those of particles, moved as plans are judged: with fresh draws
+    at every step (TS1), whose errors add up more slowly than those of a model that is wrong in the same way twice.
     """
     num_windows, horizon = actions.shape[:2]
 
