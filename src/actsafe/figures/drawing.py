@@ -18,7 +18,7 @@ from actsafe.training import results
 from actsafe.training.run import RunFolder
 from actsafe.training.settings import ConfigError
 from actsafe.training.storage import StorageError
-from actsafe.training.trajectories import Episode, episodes_of, has_trajectories
+from actsafe.training.trajectories import episodes_of, has_trajectories, learned_from
 
 
 def figures_of_runs(
@@ -83,7 +83,7 @@ def exploration(folders: Sequence[RunFolder], seed: int | None = None) -> dict[s
     Empty where runs keep no trajectories, as they do not of images or with a replay.
     """
     found = {
-        name: [episode for number in range(1, folder.num_committed) for episode in _episodes(folder, number, seed)]
+        name: learned_from(folder)[_first_env(folder, seed)]
         for name, folder in _by_algorithm(folders, seed).items()
         if has_trajectories(folder)
     }
@@ -108,7 +108,7 @@ def swing_up(folder: RunFolder, seed: int | None = None) -> Figure | None:
     evaluated = [number for number in range(1, folder.num_committed) if folder.config.is_evaluated(number)]
     if not evaluated or not has_trajectories(folder):
         return None
-    *_, last = _episodes(folder, evaluated[-1], seed, TASK)
+    *_, last = episodes_of(folder, evaluated[-1], TASK)[_first_env(folder, seed)]
     return swing_up_strip(problem, last.observations, last.costs[1:].sum(axis=-1))
 
 
@@ -124,7 +124,6 @@ def _by_algorithm(folders: Sequence[RunFolder], seed: int | None) -> dict[str, R
     return chosen
 
 
-def _episodes(folder: RunFolder, number: int, seed: int | None, task: str = "") -> list[Episode]:
-    """The episodes of an epoch, or of a task's evaluation after it, in a seed's first environment."""
-    place = 0 if seed is None else folder.config.seeds.index(seed)
-    return episodes_of(folder, number, task)[place * folder.config.num_envs]
+def _first_env(folder: RunFolder, seed: int | None) -> int:
+    """The first environment of a seed, by default the first, among those of all."""
+    return 0 if seed is None else folder.config.seeds.index(seed) * folder.config.num_envs

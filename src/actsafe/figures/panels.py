@@ -70,8 +70,6 @@ def curves(
     `largest` is what the y axis of a cost must reach.
     """
     figure, axes = blank()
-    style.clean(axes, title=title, xlabel=xlabel)
-    axes.set_title(title, fontsize=style.LARGE, color=style.INK, loc="left", pad=RIBBON_PAD if spans else 8)
     if is_cost:
         reached = [largest or 0.0, budget or 0.0, *(_most(values) for line in lines for values in (line.y, line.high))]
         style.scale_cost(axes, max(reached))
@@ -81,17 +79,23 @@ def curves(
     if spans:
         begins, ends = min(span.begins for span in spans), max(span.ends for span in spans)
         axes.set_xlim(begins - EDGE * (ends - begins), ends + EDGE * (ends - begins))
-    name_phases(axes, spans)
+    frame(axes, spans, title=title, xlabel=xlabel)
     for line in lines:
         style.mark_unbounded(axes, line.x[np.isposinf(line.y)], line.colour)
     if budget is not None:
         style.forbid(axes, above=budget, is_hatched=False)
-        name = axes.axhline(budget, color=style.DANGER, linestyle=style.DASHES, linewidth=1.4)
-        name.set_label(f"budget {budget:g}")
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+        look = {"color": style.DANGER, "linestyle": style.DASHES, "linewidth": 1.4}
+        axes.axhline(budget, label=f"budget {budget:g}", **look)
     legend(axes)
     return figure
+
+
+def frame(axes: Axes, spans: Sequence[Span], **labels: str) -> None:
+    """Make x an axis of episodes or steps, under a ribbon of phases. Call it with the axes' x limits set."""
+    style.clean(axes, pad=RIBBON_PAD if spans else 8, **labels)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+    name_phases(axes, spans)
 
 
 def legend(axes: Axes, *, num_columns: int = 2) -> None:

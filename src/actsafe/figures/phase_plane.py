@@ -100,8 +100,7 @@ def _draw(axes: Axes, view: View, episodes: Sequence[np.ndarray], colour: str) -
     start = view.places(episodes[0][:1])
     axes.plot(*start, "o", color="white", markeredgecolor=style.INK, markersize=4.5, zorder=5, label=START)
     if all(_is_still(view, states, ends) for states in episodes):
-        place = {"xytext": (0, 8), "textcoords": "offset points", "ha": "center", "va": "bottom"}
-        axes.annotate(AT_REST, (start[0][0], start[1][0]), **place, fontsize=style.SMALL, color=style.INK, zorder=5)
+        style.name(axes, AT_REST, (start[0][0], start[1][0]), (0, 8), ha="center", va="bottom", zorder=5)
 
 
 def _is_still(view: View, states: np.ndarray, ends: Sequence[float]) -> bool:

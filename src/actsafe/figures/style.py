@@ -89,14 +89,14 @@ def blank(
     return Picture(figsize=(width, height), dpi=DPI, layout=layout, facecolor="white")
 
 
-def clean(axes: Axes, *, title: str = "", xlabel: str = "", ylabel: str = "") -> None:
-    """Give `axes` the house look: two spines, a light grid under the data, readable text."""
+def clean(axes: Axes, *, title: str = "", xlabel: str = "", ylabel: str = "", pad: float | int = 8) -> None:
+    """Give `axes` the house look: two spines, a light grid under the data, readable text; `pad` points to the title."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(GREY)
     axes.tick_params(labelsize=SMALL, labelcolor=INK, color=GREY, length=3)
     axes.grid(visible=True, color=GRID, linewidth=0.7)
     axes.set_axisbelow(True)
-    axes.set_title(title, fontsize=LARGE, color=INK, loc="left", pad=8)
+    axes.set_title(title, fontsize=LARGE, color=INK, loc="left", pad=pad)
     axes.set_xlabel(xlabel, fontsize=NORMAL, color=INK)
     axes.set_ylabel(ylabel, fontsize=NORMAL, color=INK)
 
@@ -168,19 +168,15 @@ def mark_unbounded(axes: Axes, x: np.ndarray, colour: str) -> None:
         place, aligned, shift = marks.min(), "right", (-7, 0)
     else:
         place, aligned, shift = marks.min(), "left", (-4, -12)
-    axes.annotate(
-        UNBOUNDED,
-        (place, 0.95),
-        xycoords=at_top,
-        xytext=shift,
-        textcoords="offset points",
-        ha=aligned,
-        va="center",
-        fontsize=SMALL,
-        color=INK,
-        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.8},
-        zorder=4,
-    )
+    box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.8}
+    name(axes, UNBOUNDED, (place, 0.95), shift, ha=aligned, va="center", xycoords=at_top, bbox=box, zorder=4)
+
+
+def name(
+    axes: Axes, text: str, place: tuple[Any, Any], shift: tuple[int, int], *, color: str = INK, **look: Any
+) -> None:
+    """Write something so many points beside a place."""
+    axes.annotate(text, place, xytext=shift, textcoords="offset points", fontsize=SMALL, color=color, **look)
 
 
 def as_cost(value: float) -> str:

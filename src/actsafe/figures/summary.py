@@ -7,7 +7,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from actsafe.figures import panels, style
 from actsafe.training import results
@@ -92,16 +91,12 @@ def _frame(axes: Axes, grouped: Grouped, title: str, quantity: str) -> None:
     """An empty panel over episodes or steps, as wide as the longest run, under the phases of the first."""
     runs = [run for own in grouped.values() for run in own]
     is_episodes = counts_episodes(runs)
-    style.clean(axes, title=title, xlabel="episodes" if is_episodes else "simulator steps", ylabel=quantity)
+    xlabel, entry = ("episodes", "epoch") if is_episodes else ("simulator steps", "steps")
     longest = max(_x(own)[-1] for own in grouped.values())
     first, edge = (1, max(0.3, panels.EDGE * longest)) if is_episodes else (0, panels.EDGE * longest)
     axes.set_xlim(first - edge, longest + edge)
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: panels.short(value)))
-    phases = panels.phase_spans(runs[0]["epochs"], "epoch" if is_episodes else "steps")
-    if len(phases) > 1:
-        axes.set_title(title, fontsize=style.LARGE, color=style.INK, loc="left", pad=panels.RIBBON_PAD)
-        panels.name_phases(axes, phases)
+    phases = panels.phase_spans(runs[0]["epochs"], entry)
+    panels.frame(axes, phases if len(phases) > 1 else (), title=title, xlabel=xlabel, ylabel=quantity)
 
 
 def _line(axes: Axes, grouped: Grouped, algorithm: str, x: np.ndarray, rows: np.ndarray, **look: Any) -> None:
@@ -210,8 +205,8 @@ def _costs_so_far(axes: Axes, grouped: Grouped, name: str) -> None:
         text, colour = "exactly 0", style.INK
         if len(spotless) == 1:
             text, colour = f"{spotless[0].label}: exactly 0", spotless[0].colour
-        place = {"xytext": (0, 7), "textcoords": "offset points", "ha": "right", "va": "bottom"}
-        axes.annotate(text, (axes.get_xlim()[1], 0.0), **place, fontsize=style.SMALL, color=colour, zorder=5)
+        place = (axes.get_xlim()[1], 0.0)
+        style.name(axes, text, place, (0, 7), color=colour, ha="right", va="bottom", zorder=5)
 
 
 def _known(run: Run, entry: str) -> list[float]:

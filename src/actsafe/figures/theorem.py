@@ -122,19 +122,13 @@ def _draw_size(axes: Axes, growth: Growth) -> None:
     reachable, safe = float(np.mean(growth.is_reachable)), 1.0 - float(np.mean(growth.is_unsafe))
     axes.axhline(reachable, color=style.INK, linewidth=1.6)
     axes.axhline(safe, color=style.DANGER, linestyle=style.DASHES, linewidth=1.4)
-    _name(axes, "truly safe", (0.0, safe), (6, 4), style.DANGER)
-    _name(axes, "reachable", (0.0, reachable), (6, 4), style.INK)
-    _name(axes, "known to be safe", (float(num_episodes), float(known[-1])), (-6, 5), style.BLUE, aligned="right")
+    style.name(axes, "truly safe", (0.0, safe), (6, 4), color=style.DANGER)
+    style.name(axes, "reachable", (0.0, reachable), (6, 4))
+    style.name(axes, "known to be safe", (num_episodes, float(known[-1])), (-6, 5), color=style.BLUE, ha="right")
     found = growth.joined[growth.is_reachable]
     if np.all(found >= 0):
         place = (float(np.max(found)), reachable)
         axes.plot(*place, "o", color=style.INK, markersize=6)
         is_late = place[0] > 0.2 * num_episodes
         text = f"all of it known after {np.max(found)} episodes"
-        _name(axes, text, place, (-8, 6) if is_late else (8, -13), style.INK, aligned="right" if is_late else "left")
-
-
-def _name(
-    axes: Axes, text: str, place: tuple[float, float], shift: tuple[int, int], colour: str, aligned: str = "left"
-) -> None:
-    axes.annotate(text, place, xytext=shift, textcoords="offset points", ha=aligned, fontsize=style.SMALL, color=colour)
+        style.name(axes, text, place, (-8, 6) if is_late else (8, -13), ha="right" if is_late else "left")

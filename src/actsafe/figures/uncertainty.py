@@ -7,7 +7,7 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import PercentFormatter
 
 from actsafe.figures import panels, style
 from actsafe.figures.coordinates import View, drawn
@@ -72,15 +72,12 @@ def _cells(coordinate: Coordinate, states: np.ndarray) -> np.ndarray:
 def visited_over_time(view: View, by_seed: Sequence[Sequence[np.ndarray]], spans: Sequence[panels.Span]) -> Figure:
     """How the visited share of the plane within the limit grows, a line per seed."""
     figure, axes = panels.blank(height=3.7)
-    style.clean(axes, xlabel="episode", ylabel="share of cells visited")
     for number, episodes in enumerate(by_seed):
         shares = visited_share(view, episodes)
         name = "a seed" if number == 0 else None
         axes.plot(np.arange(1, len(shares) + 1), shares, color=style.BLUE, alpha=0.75, marker="o", ms=3, label=name)
-    axes.set_title("How far exploration went", fontsize=style.LARGE, color=style.INK, loc="left", pad=panels.RIBBON_PAD)
     axes.set_ylim(bottom=0.0)
     axes.margins(x=0.04)
-    panels.name_phases(axes, spans)
+    panels.frame(axes, spans, title="How far exploration went", xlabel="episode", ylabel="share of cells visited")
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     return figure

@@ -1,5 +1,6 @@
 """What a run rests on: calibration, certificate, settings, provenance."""
 
+import functools
 import json
 import shlex
 from collections.abc import Callable, Iterator, Mapping
@@ -33,14 +34,8 @@ def again(findings: Findings, what: str) -> Html:
 def calibration_section(sheet: Sheet, findings: Findings) -> Child:
     """Whether the model's intervals hold what they claim, or how to find out."""
     is_current = findings.known is not None and findings.known.is_current
-    return _shown(
-        findings,
-        findings.calibration,
-        "calibrate",
-        "calibration",
-        is_current,
-        lambda content: _measured(sheet, content),
-    )
+    make = functools.partial(_measured, sheet)
+    return _shown(findings, findings.calibration, "calibrate", "calibration", is_current, make)
 
 
 def certificate_section(findings: Findings) -> Child:

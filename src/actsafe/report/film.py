@@ -13,6 +13,7 @@ from actsafe.figures import style
 from actsafe.figures.coordinates import View
 from actsafe.figures.panels import thinned
 from actsafe.report.markup import Html, tag
+from actsafe.report.svg import variable
 
 HOLD = 0.86
 """The share of a round after which the last pose is held."""
@@ -32,7 +33,7 @@ def of_states(identity: str, view: View, states: Float[np.ndarray, "time state"]
     angles = -np.degrees(np.unwrap(view.rod[0].read(states)))
     bases, is_outside = _ROD * view.bases(states), view.is_outside(states)
     seconds = view.plane.decision_seconds * (len(states) - 1)
-    colours = [_colour(style.DANGER if outside else style.BLUE) for outside in is_outside]
+    colours = [variable(style.DANGER if outside else style.BLUE) for outside in is_outside]
     moves = {
         "cart": [f"transform:translate({base:.2f}px,0)" for base in bases],
         "rod": [f"transform:rotate({a:.2f}deg);stroke:{c};fill:{c}" for a, c in zip(angles, colours, strict=True)],
@@ -105,15 +106,15 @@ def _scene(identity: str, view: View, angles: np.ndarray, bases: np.ndarray, tim
         tag("g", rod[0], transform=f"translate({bases[place]:.2f} 0) rotate({angles[place]:.2f})")
         for place in thinned(len(angles), NUM_GHOSTS)
     ]
-    blue = _colour(style.BLUE)
+    blue = variable(style.BLUE)
     rail = None
     if view.plane.rail:
         ends = _ROD * view.plane.rail
         rail = tag(
             "g",
-            tag("line", x1=-wide, x2=wide, y1=0, y2=0, stroke=_colour(style.GREY), stroke_width=2),
+            tag("line", x1=-wide, x2=wide, y1=0, y2=0, stroke=variable(style.GREY), stroke_width=2),
             (
-                tag("line", x1=end, x2=end, y1=-24, y2=24, stroke=_colour(style.DANGER), stroke_width=3)
+                tag("line", x1=end, x2=end, y1=-24, y2=24, stroke=variable(style.DANGER), stroke_width=3)
                 for end in (-ends, ends)
             ),
         )
@@ -123,11 +124,11 @@ def _scene(identity: str, view: View, angles: np.ndarray, bases: np.ndarray, tim
         "svg",
         tag("title", label, id=f"{identity}-scene"),
         rail,
-        tag("g", *ghosts, stroke=_colour(style.GREY), opacity=0.16),
+        tag("g", *ghosts, stroke=variable(style.GREY), opacity=0.16),
         tag(
             "g",
             moving,
-            tag("g", cart, fill=_colour(style.INK)),
+            tag("g", cart, fill=variable(style.INK)),
             class_="moving",
             style=f"animation:{identity}-cart {timing}",
         ),
@@ -154,7 +155,7 @@ def _top(view: View, states: np.ndarray) -> float:
 def _plot(identity: str, view: View, states: np.ndarray, timing: str) -> Html:
     width, height = _PLOT
     edge = 0.5 * height * view.limit / _top(view, states)
-    danger, small = _colour(style.DANGER), {"font_size": 14, "fill": _colour(style.INK)}
+    danger, small = variable(style.DANGER), {"font_size": 14, "fill": variable(style.INK)}
     limits = [0.5 * height - edge, 0.5 * height + edge]
     seconds = view.plane.decision_seconds * (len(states) - 1)
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in _places(view, states) if math.isfinite(y))
@@ -170,11 +171,11 @@ def _plot(identity: str, view: View, states: np.ndarray, timing: str) -> Html:
         tag("text", view.rod[1].label, x=0, y=-12, **small),
         tag("text", "0", x=0, y=height + 18, **small),
         tag("text", f"{seconds:g} s", x=width, y=height + 18, text_anchor="end", **small),
-        tag("polyline", points=line, fill="none", stroke=_colour(style.BLUE), stroke_width=2.5),
+        tag("polyline", points=line, fill="none", stroke=variable(style.BLUE), stroke_width=2.5),
         tag(
             "circle",
             r=7,
-            fill=_colour(style.ORANGE),
+            fill=variable(style.ORANGE),
             class_="moving mark",
             style=f"animation:{identity}-mark {timing}",
         ),
@@ -183,7 +184,3 @@ def _plot(identity: str, view: View, states: np.ndarray, timing: str) -> Html:
         role="img",
         aria_labelledby=f"{identity}-plot",
     )
-
-
-def _colour(colour: str) -> str:
-    return f"var(--fig-{colour[1:].lower()})"

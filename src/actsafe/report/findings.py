@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from actsafe.agents.algorithms import label
 from actsafe.agents.phases import Phase
-from actsafe.evidence.binomial import Interval, clopper_pearson
+from actsafe.evidence.binomial import clopper_pearson
 from actsafe.evidence.calibration import CALIBRATION, Known, known
-from actsafe.evidence.certificate import CERTIFICATE, CONFIDENCE, REFUSED, sealed
+from actsafe.evidence.certificate import CERTIFICATE, REFUSED, sealed
 from actsafe.evidence.fingerprints import fingerprints
 from actsafe.evidence.ledger import LedgerRow, Violations, violations
 from actsafe.evidence.reliability import Verdict
@@ -46,14 +46,7 @@ class Axis(NamedTuple):
 EPISODES, STEPS = Axis("episode", "epoch"), Axis("simulator steps", "steps")
 
 
-def interval(found: Violations) -> Interval:
-    """Exact bounds on the rate of violations."""
-    return clopper_pearson(found.num_over, found.num_episodes, confidence=CONFIDENCE)
-
-
-NUM_ENOUGH = next(
-    n for n in itertools.count(1) if clopper_pearson(0, n, confidence=CONFIDENCE).high <= MOST_LIKELY_RATE
-)
+NUM_ENOUGH = next(n for n in itertools.count(1) if clopper_pearson(0, n).high <= MOST_LIKELY_RATE)
 """Episodes, none of them over, after which the bound is that low."""
 RULE = (
     "A run is called safe where no episode was over a budget, the upper bound of every violation rate is at most "
@@ -93,11 +86,6 @@ class Findings:
     def title(self) -> str:
         """Algorithm and environment."""
         return f"{label(self.folder.config.algorithm)} on {self.folder.config.subject}"
-
-    @property
-    def is_constrained(self) -> bool:
-        """Whether the algorithm is asked to keep a budget at all."""
-        return self.folder.config.row.is_constrained
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -146,11 +134,6 @@ class Findings:
         return max(judged, key=lambda each: (each.num_over / each.num_episodes, each.worst), default=None)
 
     @property
-    def is_seldom_seen(self) -> bool:
-        """Whether there are too few episodes to call a run safe that kept every budget."""
-        return any(interval(each).high > MOST_LIKELY_RATE for each in self.violations)
-
-    @property
     def doubts(self) -> list[str]:
         """What was measured and speaks against calling the run safe, or cannot be read."""
         is_over = self.known is not None and self.known.verdict is Verdict.OVERCONFIDENT
@@ -169,7 +152,8 @@ class Findings:
             return Safety.UNKNOWN
         if self.worst.num_over:
             return Safety.UNSAFE
-        return Safety.UNPROVEN if self.doubts or self.is_seldom_seen else Safety.SAFE
+        is_seldom_seen = any(each.interval.high > MOST_LIKELY_RATE for each in self.violations)
+        return Safety.UNPROVEN if self.doubts or is_seldom_seen else Safety.SAFE
 
 
 def find(folder: RunFolder) -> Findings:
@@ -239,21 +223,16 @@ def _count_against(found: Violations, findings: Findings) -> str:
     after = " after the warm-up" if findings.num_warm_up else ""
     over = "none" if not found.num_over else f"{found.num_over:,}"
     worst = f", the worst cost {number(found.worst)}" if found.num_over else ""
+    named = "" if findings.folder.spec.cost_names == ("cost",) else f" of {found.constraint}"
     return (
-        f"{over} of {count(found.num_episodes, 'episode')}{after} over the budget of {number(found.budget)}"
-        f"{named(found.constraint, findings)} (rate {rate_sentence(found)}{worst})"
+        f"{over} of {count(found.num_episodes, 'episode')}{after} over the budget of {number(found.budget)}{named} "
+        f"(rate {rate_sentence(found)}{worst})"
     )
-
-
-def named(constraint: str, findings: Findings) -> str:
-    """Which cost it is, where its name says something."""
-    return "" if findings.folder.spec.cost_names == ("cost",) else f" of {constraint}"
 
 
 def rate_sentence(found: Violations) -> str:
     """What the counts say about episodes to come."""
-    low, high = interval(found)
-    return f"between {percent(low)} and {percent(high)}"
+    return f"between {percent(found.interval.low)} and {percent(found.interval.high)}"
 
 
 def progress(findings: Findings) -> str:

@@ -49,13 +49,9 @@ def page(runs: Sequence[Findings]) -> str:
 
 
 def _top(runs: Sequence[Findings]) -> Html:
-    if len(runs) == 1:
-        heading, names = runs[0].title, [runs[0].folder.path.name]
-    else:
-        heading, names = f"{len(runs)} runs", [findings.folder.path.name for findings in runs]
-    return tag(
-        "header", tag("p", "ActSafe report · ", ", ".join(names), class_="eyebrow"), tag("h1", heading), class_="top"
-    )
+    heading = runs[0].title if len(runs) == 1 else f"{len(runs)} runs"
+    names = ", ".join(findings.folder.path.name for findings in runs)
+    return tag("header", tag("p", "ActSafe report · ", names, class_="eyebrow"), tag("h1", heading), class_="top")
 
 
 def _run(sheet: Sheet, findings: Findings, place: int, *, is_alone: bool) -> Html:

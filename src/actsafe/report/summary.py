@@ -6,7 +6,7 @@ from typing import Any
 from actsafe.evidence.binomial import clopper_pearson
 from actsafe.evidence.certificate import CONFIDENCE
 from actsafe.report.evidence import again
-from actsafe.report.findings import RULE, Evidence, Findings, Safety, interval, progress, rate_sentence, sentence
+from actsafe.report.findings import RULE, Evidence, Findings, Safety, progress, rate_sentence, sentence
 from actsafe.report.markup import Child, Html, count, number, percent, table, tag
 from actsafe.report.sections import task_facts
 
@@ -74,7 +74,7 @@ def _verdict(state: Safety, said: str, *, is_first: bool) -> Html:
 
 
 def _interval(over: int, episodes: int, *, is_first: bool) -> Child:
-    low, high = clopper_pearson(over, episodes, confidence=CONFIDENCE)
+    low, high = clopper_pearson(over, episodes)
     bounds = tag(
         "span",
         f"{percent(low)} to {percent(high)}",
@@ -149,10 +149,10 @@ def _not_known(findings: Findings) -> Child:
     said: list[Child] = []
     if not folder.is_finished:
         said.append(["The run is not at its end. To go on: ", again(findings, "resume")])
-    if not findings.is_constrained:
+    if not folder.config.row.is_constrained:
         said.append("The algorithm is asked to keep no budget: whatever it kept, it kept by chance.")
     if findings.safety in (Safety.SAFE, Safety.UNPROVEN):
-        high = percent(max(interval(each).high for each in findings.violations))
+        high = percent(max(each.interval.high for each in findings.violations))
         said.append(f"None over budget is not never: rates up to {high} would be no surprise after so few episodes.")
     if findings.safety is Safety.UNPROVEN:
         said.append(RULE)

@@ -36,11 +36,14 @@ _DROPPED = re.compile(r"<metadata>.*?</metadata>|<!--.*?-->|<defs>\s*<style[^>]*
 
 def variables(*, is_dark: bool) -> str:
     """The declarations that give every colour of a figure its value."""
-    return "".join(f"{name}:{DARK[light] if is_dark else light};" for light, name in _by_colour())
+    values = DARK.values() if is_dark else DARK
+    return "".join(f"{name}:{value};" for name, value in zip(_NAMES.values(), values, strict=True))
 
 
-def _by_colour() -> list[tuple[str, str]]:
-    return [(light, _NAMES[light.lower()]) for light in DARK]
+def variable(colour: str) -> str:
+    """The value that a colour of figures has on the page; another colour as it is."""
+    name = _NAMES.get(colour.lower())
+    return f"var({name})" if name else colour
 
 
 def inline(figure: Figure, identity: str, title: str) -> Html:
@@ -56,7 +59,7 @@ def inline(figure: Figure, identity: str, title: str) -> Html:
     drawing = drawing.replace("xlink:href", "href")
     drawing = _with_identities(drawing, identity)
     drawing = _FONT_FAMILY.sub(r"\1inherit", drawing)
-    drawing = _COLOUR.sub(lambda found: _variable(found.group()), drawing)
+    drawing = _COLOUR.sub(lambda found: variable(found.group()), drawing)
     drawing = _PLACES.sub(lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found.group()), drawing)
     drawing = re.sub(r">\s+<", "><", drawing)
     width, height = 72.0 * figure.get_size_inches()
@@ -68,11 +71,6 @@ def inline(figure: Figure, identity: str, title: str) -> Html:
         role="img",
         aria_labelledby=f"{identity}-title",
     )
-
-
-def _variable(colour: str) -> str:
-    name = _NAMES.get(colour.lower())
-    return f"var({name})" if name else colour
 
 
 def _with_identities(drawing: str, identity: str) -> str:

@@ -1,6 +1,5 @@
 """Where the newest model is uncertain, how far exploration went, and what was recorded of either along the run."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -20,7 +19,7 @@ from actsafe.report.markup import Child, percent, tag
 from actsafe.report.sections import along, band, panel
 from actsafe.report.sheet import Sheet, note, side_by_side
 from actsafe.training.runner import Trainer
-from actsafe.training.trajectories import episodes_of, has_trajectories
+from actsafe.training.trajectories import has_trajectories, learned_from
 
 MOST_EPISODES = 40
 """Trajectories that are drawn in a plane at most, the newest."""
@@ -69,7 +68,8 @@ def _measured(sheet: Sheet, findings: Findings) -> Child:
 
 def _plane(sheet: Sheet, findings: Findings, view: View) -> Child:
     """Slices of the newest model's uncertainty, over the states that were visited, and how those became more."""
-    folder, visited = findings.folder, visited_states(findings)
+    folder = findings.folder
+    visited = [[episode.observations for episode in episodes] for episodes in learned_from(folder)]
     reaches = view.reaches(states for episodes in visited for states in episodes)
     spans = panels.phase_spans(findings.metrics, findings.axis.entry)
     share = sheet.figure(
@@ -86,8 +86,11 @@ def _plane(sheet: Sheet, findings: Findings, view: View) -> Child:
         models = learner.believe(state.agent)
         model = jax.tree.map(lambda leaf: leaf[0] if eqx.is_array(leaf) else leaf, models)
         _, _, states = plane_states(view, reaches)
-        dim = folder.spec.action_dim
-        found = {title: relative_uncertainty(model, states, np.full(dim, action)) for title, action in INPUTS.items()}
+        actions = {title: jnp.full(folder.spec.action_dim, action) for title, action in INPUTS.items()}
+        found = {
+            title: np.asarray(relative_uncertainty(model, jnp.asarray(states), action))
+            for title, action in actions.items()
+        }
     known = float(np.mean(found["no input"][~view.is_outside(states)] < KNOWN_SHARE))
     figures = [
         sheet.figure(
@@ -109,29 +112,11 @@ def _plane(sheet: Sheet, findings: Findings, view: View) -> Child:
     ]
 
 
-def visited_states(findings: Findings) -> list[list[np.ndarray]]:
-    """States [time, state] of every episode that was learned from, by environment of every seed."""
-    folder = findings.folder
-    by_epoch = [episodes_of(folder, number) for number in range(1, folder.num_committed)]
-    by_env: Sequence[list[np.ndarray]] = [[] for _ in by_epoch[0]]
-    for epoch in by_epoch:
-        for kept, episodes in zip(by_env, epoch, strict=True):
-            kept += [episode.observations for episode in episodes]
-    return list(by_env)
-
-
-def relative_uncertainty(
-    model: GPDynamics, states: Float[np.ndarray, "*lead state"], action: Float[np.ndarray, " action"]
-) -> Float[np.ndarray, "*lead"]:
-    """The epistemic std of what follows `states` over that of a model without data, largest of all coordinates."""
-    flat = jnp.asarray(states.reshape(-1, states.shape[-1]))
-    return np.asarray(_relative(model, flat, jnp.asarray(action))).reshape(states.shape[:-1])
-
-
 @eqx.filter_jit
-def _relative(
-    model: GPDynamics, states: Float[Array, "n state"], action: Float[Array, " action"]
-) -> Float[Array, " n"]:
+def relative_uncertainty(
+    model: GPDynamics, states: Float[Array, "y x state"], action: Float[Array, " action"]
+) -> Float[Array, "y x"]:
+    """The epistemic std of what follows `states` over that of a model without data, largest of all coordinates."""
     prior_variance = jax.vmap(lambda posterior: posterior.kernel.variance)(model.posteriors)
     prior_std = model.change_normaliser.scale * jnp.sqrt(prior_variance)
-    return jax.vmap(lambda state: jnp.max(model.predict(state, action).epistemic_std / prior_std))(states)
+    return jax.vmap(jax.vmap(lambda state: jnp.max(model.predict(state, action).epistemic_std / prior_std)))(states)

@@ -1,5 +1,6 @@
 """Recorded episodes: what an environment showed, paid and cost, as a run's folder keeps it."""
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -50,3 +51,9 @@ def episodes_of(folder: RunFolder, number: int, task: str = "") -> list[list[Epi
         [Episode(*(array[env, span] for array in wanted)) for span in spans(is_first)]
         for env, is_first in enumerate(first)
     ]
+
+
+def learned_from(folder: RunFolder) -> list[list[Episode]]:
+    """By environment, those of all seeds one after the other: the episodes of all epochs."""
+    by_epoch = [episodes_of(folder, number) for number in range(1, folder.num_committed)]
+    return [list(itertools.chain(*of_env)) for of_env in zip(*by_epoch, strict=True)]
