@@ -23,7 +23,7 @@ class DreamNoise(NamedTuple):
 
     @classmethod
     def draw(cls, model: LatentModel, num_rows: int, num_actions: int, horizon: int, key: PRNGKeyArray) -> "DreamNoise":
-        """Of `horizon` steps from so many rows."""
+        """Of `horizon` steps from `num_rows` states."""
         action_key, *model_keys = jax.random.split(key, 3)
         action = jax.random.normal(action_key, (horizon, num_rows, num_actions), jnp.float32)
         return cls(action, model.draw(num_rows, horizon, model_keys))

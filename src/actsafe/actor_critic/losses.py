@@ -75,7 +75,7 @@ class ImaginedObjective:
     """Whether rewards and costs are means over what all members expect (the released code), or those of the member that
     is followed (the paper)."""
     is_counted: tuple[bool, ...] = (True,)
-    """Of so many neighbouring rows, again and again, whether they count against the budgets; all teach the critics."""
+    """Of neighbouring rows, repeating: whether they count against the budgets. All teach the critics."""
     dtype: Any = jnp.float32
     """Of products of matrices."""
 

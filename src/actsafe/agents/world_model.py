@@ -392,7 +392,7 @@ class WorldModelAgent(Agent):
             weights, memory, is_model_skipped = descend(
                 self._model_optimiser, state.model.vector, flat(taught.gradient), state.model_memory
             )
-        # Neighbours are from different sequences: blocks of them draw what they believe together.
+        # Neighbours are from different sequences: the members of a block draw together which model to follow.
         starts = jax.tree.map(
             lambda leaf: jnp.swapaxes(leaf, 0, 1).reshape(-1, *leaf.shape[2:]).astype(jnp.float32), taught.states
         )

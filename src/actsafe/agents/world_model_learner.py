@@ -65,7 +65,7 @@ class WorldModelLearner:
         return EpochUpdates(self, state, num_updates, keys, phase)
 
     def num_due(self, num_steps: int) -> int:
-        """Updates that so many simulator steps are worth."""
+        """Updates that are due after `num_steps` simulator steps."""
         return num_steps * self.agent.settings.updates_per_1000_steps // 1000
 
     def compile_ahead(self, state: Any, replay: Any, phase: Phase) -> None:
@@ -109,7 +109,7 @@ class WorldModelLearner:
 
     def _taught_as(self, phase: Phase) -> Phase:
         """One of the phases in which the same is learned: during the warm-up what the expansion learns, and always the
-        same where nobody explores."""
+        same where no policy explores."""
         return Phase.EXPANSION if phase is Phase.WARM_UP or not self.agent.algorithm.explores else phase
 
     def _learn_from_device(self, source: Any, state: Any) -> tuple[Any, Sums]:

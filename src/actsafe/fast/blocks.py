@@ -206,7 +206,7 @@ def products_back(block: Block, terms: Sequence[tuple[Source, Layer]], columns: 
 
 
 def _inputs_at_once(num_columns: int) -> int:
-    """Of layers with so many columns together."""
+    """Of layers with `num_columns` columns together."""
     return max(LEAST_IN, 1 << (MOST_WEIGHTS // num_columns).bit_length() - 1)
 
 

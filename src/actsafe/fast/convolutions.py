@@ -143,7 +143,7 @@ def _all_channels_backward(kept: tuple[Array, Array], errors: Array) -> tuple[Ar
 
 
 def _reversed(taps: Array) -> Array:
-    """Taps of the way back; the way back of which are the taps."""
+    """Taps of the backward pass; an involution."""
     return jnp.swapaxes(taps[::-1, ::-1], 2, 3)
 
 

@@ -22,7 +22,7 @@ from actsafe.models.rssm.world_model import block_size
 
 
 def workspace(cell: Cell, actor: Actor, noise: DreamNoise, num_cotangents: int) -> DreamWorkspace | tuple[()]:
-    """Memory for `dream` and its backward pass of so many cotangents, if it is a kernel that dreams."""
+    """Memory for `dream` and its backward pass of `num_cotangents`, if it is a kernel that dreams."""
     num_steps, num_rows, num_actions = noise.action.shape
     dtype = cell.priors.entry.weight.dtype
     if not blocks.is_usable(num_rows, dtype):
@@ -68,7 +68,7 @@ def dream(
         state = jax.tree.map(lambda x: x.reshape(-1, x.shape[-1]), State(deterministic, sampled))
         return state, (state, action)
 
-    # Kept for the way back are products of matrices alone; what lies between is cheaper to compute than to remember.
+    # Products of matrices are kept for the backward pass; what lies between them is cheaper to compute again.
     step = jax.checkpoint(advance, prevent_cse=False, policy=jax.checkpoint_policies.dots_saveable)
     _, (states, actions) = jax.lax.scan(step, start, (noise, action_offsets), unroll=unroll)
     states = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), start, states)

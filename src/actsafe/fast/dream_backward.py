@@ -52,7 +52,7 @@ def backward(
 
 
 def backward_workspace(sizes: Sizes, copies: int, dtype: DTypeLike) -> tuple[Array, Any, tuple[Array, ...]]:
-    """For `backward` with so many cotangents."""
+    """For `backward` with `copies` cotangents of every row."""
     num_rows = sizes.rows * copies
     widths = (sizes.hidden, 4 * sizes.deterministic, sizes.hidden, 2 * sizes.stochastic)
     carried = (sizes.deterministic, sizes.stochastic, sizes.deterministic)

@@ -26,7 +26,7 @@ class Draws(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """What was dreamt, and what the way back needs."""
+    """What was dreamt, and what the backward pass needs."""
 
     states: State
     """(time and one, row, ...), the first included."""
@@ -121,7 +121,7 @@ def _act(
 
 
 def _follow(block: Block, priors: Any, trace: Any, draws: Any, t: Array, member: Array, sizes: Sizes) -> None:
-    """Write the state that follows state t, by the believed member."""
+    """Write the state that follows state t, by the member that is followed."""
     sources = [
         (Source(trace.states.stochastic, (t,), sizes.stochastic), 0),
         (Source(trace.actions, (t,), sizes.actions), sizes.stochastic),

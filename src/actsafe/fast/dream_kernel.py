@@ -24,7 +24,7 @@ class DreamWorkspace(NamedTuple):
 
     @classmethod
     def of(cls, sizes: Sizes, width: int, copies: int, dtype: DTypeLike) -> "DreamWorkspace":
-        """For an actor of this width, and so many cotangents at a time."""
+        """For an actor of this width, and `copies` cotangents at a time."""
         return cls(forward_workspace(sizes, width, dtype), backward_workspace(sizes, copies, dtype))
 
 
@@ -58,7 +58,7 @@ def _pull_back(interpret: bool, residuals: Any, cotangents: Any) -> tuple[Any, .
 
 @functools.cache
 def _together(interpret: bool) -> Callable[..., Any]:
-    """The way back; several cotangents of one dream, which is what mapping over cotangents alone asks for, share its
+    """The backward pass; several cotangents of one dream, which is what mapping over cotangents alone gives, share its
     programs, as these take most of their time to read weights."""
 
     def alone(priors: Any, draws: Any, trace: Any, cotangents: Any) -> Any:

@@ -23,7 +23,7 @@ class GateWeights(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """Stores (step, row, size) of what the way back needs."""
+    """Stores (step, row, size) of what the backward pass needs."""
 
     reset: Any
     update: Any
@@ -43,8 +43,8 @@ def advance(
     target: Any,
     t: Array,
 ) -> None:
-    """Write h' of `entered` and `previous` at these columns to `target`, as step t + 1, and what the way back needs to
-    `kept`, as step t."""
+    """Write h' of `entered` and `previous` at these columns to `target`, as step t + 1, and what the backward pass
+    needs to `kept`, as step t."""
     size = previous.size
 
     def gates_of(source: Source, store: Any) -> tuple[Array, ...]:

@@ -13,7 +13,7 @@ from actsafe.fast.networks import through_elu
 
 
 class Gates(NamedTuple):
-    """What is between the products and h', and what the way back needs."""
+    """What is between the products and h', and what the backward pass needs."""
 
     reset: Float[Array, "*lead deterministic"]
     """r"""
@@ -84,7 +84,7 @@ gru.defvjp(_forward, _backward)
 
 @jax.custom_vjp
 def beside(x: Float[Array, "*lead hidden"], h: Float[Array, "*lead deterministic"]) -> Float[Array, "*lead both"]:
-    """[elu(x), h], of which nothing else is kept for the way back: left to itself elu(x) is written twice.
+    """[elu(x), h], of which nothing else is kept for the backward pass: left to itself elu(x) is written twice.
 
     Plain: `jnp.concatenate([elu(x), h], axis=-1)`.
     """

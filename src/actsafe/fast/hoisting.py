@@ -89,7 +89,7 @@ def _loop(
         # cheap operations behind a state again, from step to step a longer one, than write it down.
         return jax.lax.optimization_barrier(carry), (outputs, seen)
 
-    # Products are kept for the way back; what lies between them is cheaper to compute again.
+    # Products are kept for the backward pass; what lies between them is cheaper to compute again.
     body = jax.checkpoint(body, prevent_cse=False, policy=jax.checkpoint_policies.dots_saveable)
     carry, (outputs, seen) = jax.lax.scan(body, carry, (inputs, others, offsets), unroll=unroll)
     return (carry, outputs), seen

@@ -82,7 +82,7 @@ def gradients(
             through_uncertainty,
         )
     with jax.named_scope("critics"):
-        # The dreams' way back waits for what is above, and for nothing of this.
+        # The dreams' backward pass waits for what is above, and for nothing of this.
         return DreamGradients(imagined, d_dream, *_of_critics(objective, valued, imagined.returns, d_dream))
 
 

@@ -63,14 +63,14 @@ def learn_both(model: WorldModel, batch: Batch, policies: Policies) -> tuple[Tau
             has_aux=True,
         )(model, filtered)
 
-        # Dreams may begin before all this, and the filter's way back beside what they teach.
+        # Dreams may begin before all this, and the filter's backward pass beside what they teach.
         actor, start, dreaming, own = after((actor, begin, noise, own), d_filtered)
         dreamt, to_offsets = _dream(usable, actor, start, dreaming, own, batch.unroll)
         taught = objective.gradients(learner.objective, learned.critics.tree, usable, dreamt, noise, weights)
         d_filtered, back_to_steps = after((d_filtered, back_to_steps), taught)
         from_steps, d_steps = back_to_steps(d_filtered)
 
-        # The dreams' way back, beside the rest of the model's.
+        # The dreams' backward pass, beside the rest of the model's.
         (from_rows,) = back_to_rows(d_steps)
         gradient = jax.tree.map(lambda *each: sum(each), from_end, from_steps, from_rows)
         recalled = _recall(learner, learned, dreamt)
@@ -100,7 +100,7 @@ def _filter(model: WorldModel, batch: Batch, steps: Any, draws: Any, memory: Any
 
 
 def _dream(usable: WorldModel, actor: Actor, start: Any, noise: DreamNoise, memory: Any, unroll: int) -> Any:
-    """Dreams, and the way back to what is added to their actions."""
+    """Dreams, and the backward pass to what is added to their actions."""
     with jax.named_scope("dream"):
         return jax.vjp(
             lambda offsets: dreams.dream(usable.cell, actor, start, noise, offsets, memory, unroll=unroll),

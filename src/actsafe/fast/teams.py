@@ -94,5 +94,5 @@ def call(
 
 
 def arrivals(num_rows: int, first: int) -> Int[Array, " team"]:
-    """Nobody has come yet, and the count is `first`: another for each kernel, or a compiler would let them share it."""
+    """No program has arrived: the count is `first`, another for each kernel, or a compiler would let them share it."""
     return jnp.full((num_rows // BLOCK,), first, jnp.int32)

@@ -62,7 +62,7 @@ class MLP(eqx.Module):
 
 
 def aligned(bias: Float[Array, "*members out"], num_axes: int) -> Float[Array, "*members_and_lead out"]:
-    """`bias` with axes of length 1, to be added to an array with so many axes."""
+    """`bias` with axes of length 1, to be added to an array with `num_axes` axes."""
     members, size = bias.shape[:-1], bias.shape[-1]
     shape = (*members, 1, size) if members else (size,)
     return bias.reshape(*(1,) * (num_axes - len(shape)), *shape)

@@ -151,7 +151,7 @@ class WorldModel(eqx.Module):
         return self.filter(rows, key).state
 
     def filter(self, rows: Rows, key: PRNGKeyArray) -> Filtered:
-        """States of recorded sequences (batch, time), and what was believed of them."""
+        """States of recorded sequences (batch, time), and the beliefs about them."""
         observation, action, _, _, is_first = map(jnp.asarray, rows)
         embeddings = self.encode(observation.reshape(-1, *observation.shape[2:]))
         return filter_sequences(self.cell, embeddings.reshape(*is_first.shape, -1), action, is_first, key)
