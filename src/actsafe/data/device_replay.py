@@ -18,29 +18,15 @@ RESTORED_AT_ONCE = 1024
 """Ticks that are brought to the device in one piece."""
 
 
-class Replay(eqx.Module):
-    """The last rows of every environment. All advance together, so that one position serves them all."""
+class Ring:
+    """What replays of either kind can say of themselves. All environments advance together."""
 
-    rows: Rows
+    rows: Any
     """With the leading axes (environment, capacity)."""
-    position: Int[Array, ""]
+    position: Any
     """Where the next row of every environment goes."""
-    count: Int[Array, ""]
+    count: Any
     """How many rows every environment has."""
-
-    @classmethod
-    def empty(
-        cls,
-        num_envs: int,
-        capacity: int,
-        observation_shape: tuple[int, ...],
-        observation_dtype: Any,
-        action_dim: int,
-        num_constraints: int,
-    ) -> "Replay":
-        """No rows, room for `capacity` of every environment."""
-        layout = RowLayout(num_envs, capacity, observation_shape, observation_dtype, action_dim, num_constraints)
-        return cls(layout.zeros(jnp), jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
 
     @property
     def num_envs(self) -> int:
@@ -64,6 +50,28 @@ class Replay(eqx.Module):
     def can_sample(self, length: int) -> bool:
         """Whether there is a window of this length."""
         return 1 <= length <= int(self.count)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The rows it has (environment, time, ...) by field, oldest first: all that is needed to restore it."""
+        count = int(self.count)
+        ticks = (int(self.position) - count + np.arange(count)) % self.capacity
+        return {
+            name: np.stack([np.asarray(store[number])[ticks] for number in range(len(store))])
+            for name, store in self.rows._asdict().items()
+        }
+
+
+class Replay(Ring, eqx.Module):
+    """The last rows of every environment, as a pytree of arrays on the device."""
+
+    rows: Rows
+    position: Int[Array, ""]
+    count: Int[Array, ""]
+
+    @classmethod
+    def empty(cls, *layout: Any) -> "Replay":
+        """No rows; `layout` are the fields of a `RowLayout`."""
+        return cls(RowLayout(*layout).zeros(jnp), jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
 
     def append(self, rows: Rows) -> "Replay":
         """The replay with a block (environment, time) of at most `capacity` ticks more; the oldest rows give way.
@@ -96,10 +104,6 @@ class Replay(eqx.Module):
         if not isinstance(self.count, Tracer):
             require_enough(self, length)
         return _sample_many(self, key, num=num, batch=batch, length=length, recent=recent)
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """The rows it has (environment, time, ...) by field, oldest first: all that is needed to restore it."""
-        return in_order(self)
 
     def restored(self, arrays: Mapping[str, Any]) -> "Replay":
         """The replay with the rows that `arrays` gave and no others; in place, as `append`."""
@@ -143,23 +147,13 @@ def draw_windows(
     return windows // num_drawn, num_starts - num_drawn + windows % num_drawn
 
 
-def require_enough(replay: Any, length: int) -> None:
+def require_enough(replay: Ring, length: int) -> None:
     """Nothing, or ValueError where a replay of either kind has no window of this length."""
     if not replay.can_sample(length):
         raise ValueError(
             f"replay: got windows of {length} rows to draw, but every environment has {int(replay.count)}; expected 1 "
             "to that many. Append rows first (`can_sample` says when there are enough)."
         )
-
-
-def in_order(replay: Any) -> dict[str, np.ndarray]:
-    """The rows that a replay of either kind has, oldest first, copied environment by environment."""
-    count = int(replay.count)
-    ticks = (int(replay.position) - count + np.arange(count)) % replay.capacity
-    return {
-        name: np.stack([np.asarray(store[number])[ticks] for number in range(len(store))])
-        for name, store in replay.rows._asdict().items()
-    }
 
 
 def rows_of(arrays: Mapping[str, Any]) -> Rows:

@@ -8,45 +8,22 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from actsafe.data.device_replay import draw_windows, in_order, require_enough, rows_of
+from actsafe.data.device_replay import Ring, draw_windows, require_enough, rows_of
 from actsafe.data.rows import RowLayout, Rows, require_fitting
 
 
-class HostReplay:
+class HostReplay(Ring):
     """As `Replay`, with the same windows for the same key, but on numpy arrays that are changed in place."""
 
     def __init__(self, layout: RowLayout):
         """No rows, room for `layout.capacity` of every environment."""
         self.rows = layout.zeros(np)
-        self.num_envs, self.capacity = layout.num_envs, layout.capacity
         self.position, self.count = 0, 0
 
     @classmethod
-    def empty(
-        cls,
-        num_envs: int,
-        capacity: int,
-        observation_shape: tuple[int, ...],
-        observation_dtype: Any,
-        action_dim: int,
-        num_constraints: int,
-    ) -> "HostReplay":
-        """No rows, room for `capacity` of every environment."""
-        return cls(RowLayout(num_envs, capacity, observation_shape, observation_dtype, action_dim, num_constraints))
-
-    @property
-    def num_rows(self) -> int:
-        """Rows that it has now, of all environments together."""
-        return self.count * self.num_envs
-
-    @property
-    def nbytes(self) -> int:
-        """Memory that it takes, full or not."""
-        return sum(field.nbytes for field in self.rows)
-
-    def can_sample(self, length: int) -> bool:
-        """Whether there is a window of this length."""
-        return 1 <= length <= self.count
+    def empty(cls, *layout: Any) -> "HostReplay":
+        """No rows; `layout` are the fields of a `RowLayout`."""
+        return cls(RowLayout(*layout))
 
     def append(self, rows: Rows) -> "HostReplay":
         """This replay, with a block (environment, time) from the host or the device more; the oldest rows give way."""
@@ -76,10 +53,6 @@ class HostReplay:
         first = self.position - self.count + np.asarray(starts)[..., None]
         places = (np.asarray(environments)[..., None], (first + np.arange(length)) % self.capacity)
         return jax.device_put(jax.tree.map(lambda store: store[places], self.rows))
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """The rows it has (environment, time, ...) by field, oldest first: all that is needed to restore it."""
-        return in_order(self)
 
     def restored(self, arrays: Mapping[str, Any]) -> "HostReplay":
         """This replay, with the rows that `arrays` gave and no others."""

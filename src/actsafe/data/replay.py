@@ -14,32 +14,22 @@ from actsafe.data.rows import RowLayout, Rows, require_sound
 __all__ = ["HostReplay", "Replay", "Rows", "make_replay", "require_sound"]
 
 
-def make_replay(
-    num_envs: int,
-    capacity: int,
-    observation_shape: tuple[int, ...],
-    observation_dtype: Any,
-    action_dim: int,
-    num_constraints: int,
-    *,
-    device_share: float = 0.5,
-    host_share: float = 0.8,
-) -> Replay | HostReplay:
-    """An empty replay with room for `capacity` rows of every environment.
+def make_replay(*layout: Any, device_share: float = 0.5, host_share: float = 0.8) -> Replay | HostReplay:
+    """An empty replay; `layout` are the fields of a `RowLayout`.
 
     On the device where it fits into `device_share` of what is free there, for the rest is needed to learn; else on the
     host, in `host_share` of its free memory; else MemoryError.
     """
-    layout = RowLayout(num_envs, capacity, observation_shape, observation_dtype, action_dim, num_constraints)
-    needed, on_device, on_host = layout.nbytes, free_device_bytes(), free_host_bytes()
+    rows = RowLayout(*layout)
+    needed, on_device, on_host = rows.nbytes, free_device_bytes(), free_host_bytes()
     if needed <= device_share * on_device:
         return Replay.empty(*layout)
     if needed <= host_share * on_host:
-        return HostReplay(layout)
-    fitting = int(capacity * max(device_share * on_device, host_share * on_host) / needed)
+        return HostReplay(rows)
+    fitting = int(rows.capacity * max(device_share * on_device, host_share * on_host) / needed)
     raise MemoryError(
-        f"a replay of {num_envs} environments with {capacity} rows each needs {needed / 1e9:.3g} GB. It may take "
-        f"{device_share:.0%} of the {on_device / 1e9:.3g} GB that are free on the device, or {host_share:.0%} of the "
+        f"a replay of {rows.num_envs} environments with {rows.capacity} rows each needs {needed / 1e9:.3g} GB. It may "
+        f"take {device_share:.0%} of the {on_device / 1e9:.3g} GB that are free on the device, or {host_share:.0%} of the "
         f"{on_host / 1e9:.3g} GB on the host. Set its capacity to at most {fitting} rows, use smaller images or fewer "
         "environments, or free memory."
     )
