@@ -29,7 +29,7 @@ def make_replay(*layout: Any, device_share: float = 0.5, host_share: float = 0.8
     fitting = int(rows.capacity * max(device_share * on_device, host_share * on_host) / needed)
     raise MemoryError(
         f"a replay of {rows.num_envs} environments with {rows.capacity} rows each needs {needed / 1e9:.3g} GB. It may "
-        f"take {device_share:.0%} of the {on_device / 1e9:.3g} GB that are free on the device, or {host_share:.0%} of the "
-        f"{on_host / 1e9:.3g} GB on the host. Set its capacity to at most {fitting} rows, use smaller images or fewer "
-        "environments, or free memory."
+        f"take {device_share:.0%} of the {on_device / 1e9:.3g} GB that are free on the device, or {host_share:.0%} of "
+        f"the {on_host / 1e9:.3g} GB on the host. Set its capacity to at most {fitting} rows, use smaller images or "
+        "fewer environments, or free memory."
     )
