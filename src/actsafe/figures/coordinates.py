@@ -14,6 +14,7 @@ from actsafe.figures import style
 from actsafe.problems.base import Coordinate, Plane, Problem
 from actsafe.training.config import Config
 
+OUTSIDE = "outside the limit"
 Series = Sequence[float | int | None] | np.ndarray
 """Numbers as they come out of a results file, null for one that is not finite, or as an array."""
 Episodes = Sequence[np.ndarray] | np.ndarray
@@ -57,6 +58,10 @@ class View:
         """Of the coordinate that is not the rod's angle; how far it reaches, where it has none."""
         other = self.rod[1]
         return other.reach if other.limit is None else other.limit
+
+    def span(self, states: np.ndarray) -> float:
+        """How far a plot of that coordinate reaches: beyond its limit, and beyond all states."""
+        return max(1.35 * self.limit, 1.08 * style.most(np.abs(self.rod[1].read(states))))
 
     def bases(self, states: np.ndarray) -> np.ndarray:
         """Where the rod is held, in rod lengths."""
@@ -129,7 +134,7 @@ def _reach(coordinate: Coordinate, episodes: Sequence[np.ndarray]) -> float:
     if coordinate.is_angle:
         return float(np.pi)
     visited = np.concatenate([np.abs(coordinate.read(states)) for states in episodes]) if episodes else np.zeros(1)
-    farthest = 1.06 * float(np.max(visited, where=np.isfinite(visited), initial=0.0))
+    farthest = 1.06 * style.most(visited)
     return max(coordinate.reach, farthest if coordinate.limit is None else min(farthest, 3.0 * coordinate.limit))
 
 

@@ -63,12 +63,6 @@ def _name_epochs(axes: Axes, runs: Sequence[Mapping[str, Any]]) -> None:
         axes.xaxis.set_major_formatter(named)
 
 
-def _numbers(values: Sequence[float | int | None]) -> np.ndarray:
-    """As an array, NaN for what is not finite or not known."""
-    array = np.array(values, dtype=float)
-    return np.where(np.isfinite(array), array, np.nan)
-
-
 def _costs(axes: Axes, rows: Sequence[LedgerRow]) -> None:
     """Draw promise and reality of each epoch: a safe one has what was realised at or below what was promised."""
     budgets, name = sorted({row.budget for row in rows}), rows[0].constraint
@@ -77,12 +71,11 @@ def _costs(axes: Axes, rows: Sequence[LedgerRow]) -> None:
     num_epochs = len({row.epoch for row in rows})
     offsets = np.linspace(-0.27, 0.27, len(seeds)) if len(seeds) > 1 else np.zeros(1)
     x = np.array([row.epoch + offsets[seeds.index(row.seed)] for row in rows])
-    pessimistic = _numbers([row.predicted_pessimistic_cost for row in rows])
-    predicted = _numbers([row.predicted_cost for row in rows])
-    realised = _numbers([row.mean_cost for row in rows])
-    worst = _numbers([row.max_cost for row in rows])
-    finite = np.concatenate([pessimistic, predicted, realised, worst, budgets])
-    style.scale_cost(axes, float(np.nanmax(finite)))
+    pessimistic = style.finite([row.predicted_pessimistic_cost for row in rows])
+    predicted = style.finite([row.predicted_cost for row in rows])
+    realised = style.finite([row.mean_cost for row in rows])
+    worst = style.finite([row.max_cost for row in rows])
+    style.scale_cost(axes, style.most(pessimistic, predicted, realised, worst, budgets))
     for budget in budgets:
         style.forbid(axes, above=budget, is_hatched=False)
     is_long = num_epochs > MOST_MARKED
@@ -149,7 +142,7 @@ def _multipliers(axes: Axes, epochs: Sequence[Mapping[str, Any]], names: Sequenc
     for index, name in enumerate(names):
         colour, marker = style.SERIES[index % len(style.SERIES)]
         values = [[epoch["multiplier"][index] for epoch in known if epoch["epoch"] == n] for n in numbers]
-        median = np.array([np.median(_numbers(seeds)) for seeds in values])
+        median = np.array([np.median(style.finite(seeds)) for seeds in values])
         lines += axes.plot(numbers, median, color=colour, marker=marker, markersize=4, linewidth=1.6, label=name)
         beside = 0.15 * (index - 0.5 * (len(names) - 1))
         style.mark_unbounded(axes, np.asarray(numbers)[np.isnan(median)] + beside, colour)

@@ -63,16 +63,11 @@ def curves(
     spans: Sequence[Span] = (),
     budget: float | None = None,
     is_cost: bool = False,
-    largest: float | None = None,
 ) -> Figure:
-    """Lines over episodes or steps, under a ribbon of phases; a budget is a dashed line with what lies beyond shaded.
-
-    `largest` is what the y axis of a cost must reach.
-    """
+    """Lines over episodes or steps, under a ribbon of phases; a budget is a dashed line, what lies beyond shaded."""
     figure, axes = blank()
     if is_cost:
-        reached = [largest or 0.0, budget or 0.0, *(_most(values) for line in lines for values in (line.y, line.high))]
-        style.scale_cost(axes, max(reached))
+        style.scale_cost(axes, style.most(budget, *(values for line in lines for values in (line.y, line.high))))
     for line in lines:
         draw(axes, line)
     axes.margins(x=0.02)
@@ -149,17 +144,6 @@ def thinned(length: int, most: int = MOST_POINTS) -> np.ndarray:
     return np.unique(np.linspace(0, length - 1, min(length, most)).round().astype(int))
 
 
-def _most(values: np.ndarray | None) -> float:
-    if values is None or not np.any(np.isfinite(values)):
-        return 0.0
-    return float(np.max(values[np.isfinite(values)]))
-
-
-def _finite(values: np.ndarray) -> np.ndarray:
-    """NaN for what is not finite, which is not drawn."""
-    return np.where(np.isfinite(values), values, np.nan)
-
-
 def draw(axes: Axes, line: Curve, *, layer: float = 3.0) -> None:
     """Draw a line with its band, or a point with its bar."""
     keep = thinned(len(line.x)) if len(line.x) else np.zeros(0, int)
@@ -167,12 +151,11 @@ def draw(axes: Axes, line: Curve, *, layer: float = 3.0) -> None:
     if line.low is not None and line.high is not None and len(x) == 1:
         axes.vlines(x, line.low[keep], line.high[keep], color=line.colour, linewidth=4, alpha=0.3, zorder=2)
     elif line.low is not None and line.high is not None:
-        axes.fill_between(
-            x, _finite(line.low[keep]), _finite(line.high[keep]), color=line.colour, alpha=0.18, linewidth=0, zorder=2
-        )
+        low, high = style.finite(line.low[keep]), style.finite(line.high[keep])
+        axes.fill_between(x, low, high, color=line.colour, alpha=0.18, linewidth=0, zorder=2)
     axes.plot(
         x,
-        _finite(line.y[keep]),
+        style.finite(line.y[keep]),
         color=line.colour,
         linewidth=1.7,
         linestyle=(style.DOTS if line.is_dotted else "-") if line.has_line else "",

@@ -9,10 +9,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from actsafe.figures import style
-from actsafe.figures.coordinates import Episodes, Series, View, require_view
+from actsafe.figures.coordinates import OUTSIDE, Episodes, Series, View, require_view
 from actsafe.problems.base import Problem
 
-OUTSIDE, START, AT_REST = "outside the limit", "start", "stays at rest"
+START, AT_REST = "start", "stays at rest"
 
 
 def phase_plane(
@@ -111,7 +111,7 @@ def _is_still(view: View, states: np.ndarray, ends: Sequence[float]) -> bool:
 
 def _cost_corner(axes: Axes, costs: Series, budget: float) -> None:
     """Write what the latest and all episodes cost, in the colour of danger when one was beyond the budget."""
-    paid = np.where(np.isfinite(np.asarray(costs, dtype=float)), np.asarray(costs, dtype=float), np.inf)
+    paid = np.nan_to_num(style.finite(costs), nan=np.inf)
     text = f"cost {style.as_cost(paid[-1])}"
     if len(paid) > 1:
         text += f", all episodes {style.as_cost(paid.sum())}"

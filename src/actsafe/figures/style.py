@@ -152,6 +152,17 @@ def scale_cost(axes: Axes, largest: float, *, along: str = "y") -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
+def finite(values: Any) -> np.ndarray:
+    """As an array, NaN for what is not finite or not known: it is not drawn."""
+    array = np.asarray(values, dtype=float)
+    return np.where(np.isfinite(array), array, np.nan)
+
+
+def most(*values: Any) -> float:
+    """The largest finite number of several arrays; 0 where none is larger."""
+    return max(float(np.max(each, where=np.isfinite(each), initial=0.0)) for each in map(finite, values))
+
+
 def mark_unbounded(axes: Axes, x: np.ndarray, colour: str) -> None:
     """Mark at the top edge, and name once, what has no finite value. Call it with the axes' x limits set."""
     if not len(x):

@@ -139,7 +139,7 @@ def _costs(axes: Axes, grouped: Grouped, name: str) -> None:
     largest = budget
     for algorithm, runs in grouped.items():
         costs = _table(runs, name, lambda epoch: _of_episode(epoch, name))
-        finite = np.where(np.isinf(costs), np.nan, costs)
+        finite = style.finite(costs)
         rows = np.stack([finite.min(axis=0), np.median(costs, axis=0), finite.max(axis=0)])
         _line(axes, grouped, algorithm, _x(runs), rows)
         style.mark_unbounded(axes, _x(runs)[np.any(np.isinf(costs), axis=0)], style.look(algorithm).colour)
@@ -151,7 +151,7 @@ def _costs(axes: Axes, grouped: Grouped, name: str) -> None:
             drawn = style.look(algorithm)
             look = {"color": drawn.colour, "markersize": 5.5, "markeredgecolor": "white", "zorder": 4}
             axes.plot(x[where], paid[where], drawn.marker, label=f"{drawn.label}, {EVALUATED}", **look)
-        largest = max(largest, *(float(np.max(each, where=np.isfinite(each), initial=0.0)) for each in (costs, paid)))
+        largest = style.most(largest, costs, paid)
     style.scale_cost(axes, largest)
     label = f"budget of {name}: {budget:g}"
     axes.axhline(budget, color=style.DANGER, linestyle=style.DASHES, linewidth=1.4, label=label, zorder=2.5)
@@ -186,12 +186,9 @@ def _costs_so_far(axes: Axes, grouped: Grouped, name: str) -> None:
     for algorithm, runs in grouped.items():
         paid, episodes = _paid(runs, name)
         worst = paid.max(axis=0)
-        finite = np.where(np.isfinite(worst), worst, np.nan)
-        middle = np.median(paid, axis=0)
-        middle = np.where(np.isfinite(middle), middle, np.nan)
-        _line(axes, grouped, algorithm, _x(runs), np.stack([paid.min(axis=0), middle, finite]))
+        _line(axes, grouped, algorithm, _x(runs), np.stack([paid.min(axis=0), np.median(paid, axis=0), worst]))
         style.mark_unbounded(axes, _x(runs)[np.isinf(worst)], style.look(algorithm).colour)
-        largest = max(largest, float(np.max(worst, where=np.isfinite(worst), initial=0.0)))
+        largest = style.most(largest, worst)
         if len(worst) >= len(allowed):
             allowed, where = budget * episodes.max(axis=0), _x(runs)
         if worst[-1] == 0.0:
@@ -237,7 +234,7 @@ def _scatter(axes: Axes, grouped: Grouped, best: float | None) -> None:
         achieved = np.array([(_known(run, "return")[-1] - start) / (best - start) for run in runs])
         look = {"color": drawn.colour, "alpha": 0.8, "markeredgecolor": "white", "label": drawn.label}
         axes.plot(paid, achieved, drawn.marker, **look)
-        largest = max(largest, float(np.max(paid, where=np.isfinite(paid), initial=0.0)))
+        largest = style.most(largest, paid)
         beyond = np.isinf(paid)
         at_right = axes.get_yaxis_transform()
         axes.plot(np.full(beyond.sum(), 0.97), achieved[beyond], ">", color=drawn.colour, transform=at_right)

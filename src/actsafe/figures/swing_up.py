@@ -8,11 +8,11 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from actsafe.figures import style
-from actsafe.figures.coordinates import Series, View, require_view
+from actsafe.figures.coordinates import OUTSIDE, Series, View, require_view
 from actsafe.problems.base import Problem
 
 TASK = "swing_up"
-NUM_POSES, OUTSIDE = 11, "outside the limit"
+NUM_POSES = 11
 UPRIGHT_COSINE = 0.95
 """A rod counts as upright within this cosine of the top."""
 _HEIGHT, _LEFT, _RIGHT = 5.0, 0.115, 0.985
@@ -105,8 +105,7 @@ def _constrained(axes: Axes, view: View, states: np.ndarray, seconds: np.ndarray
     quantity, unit = coordinate.label.rsplit(" (", 1)
     style.clean(axes, xlabel="time (s)", ylabel=f"{quantity.split()[-1]} ({unit}")
     values = coordinate.read(states)
-    reach = max(1.35 * limit, 1.08 * float(np.max(np.abs(values), where=np.isfinite(values), initial=0.0)))
-    axes.set_ylim(-reach, reach)
+    axes.set_ylim(-view.span(states), view.span(states))
     axes.set_yticks([-limit, 0.0, limit])
     style.forbid(axes, above=limit, below=-limit)
     axes.plot(seconds, values, color=style.BLUE, linewidth=2.0, zorder=3, label=quantity)
@@ -115,8 +114,7 @@ def _constrained(axes: Axes, view: View, states: np.ndarray, seconds: np.ndarray
 
 
 def _title(figure: Figure, problem_name: str, view: View, states: np.ndarray, costs: Series) -> None:
-    paid = np.asarray(costs, dtype=float)
-    total = float(np.sum(np.where(np.isfinite(paid), paid, np.inf)))
+    total = float(np.sum(np.nan_to_num(style.finite(costs), nan=np.inf)))
     is_up = bool(np.cos(view.rod[0].read(states[-1])) < -UPRIGHT_COSINE)
     ending = "ends upright" if is_up else "does not end upright"
     text = f"{problem_name.capitalize()}: {ending}, cost {style.as_cost(total)} (budget {view.budget:g})"

@@ -142,19 +142,13 @@ def _scene(identity: str, view: View, angles: np.ndarray, bases: np.ndarray, tim
 def _places(view: View, states: np.ndarray) -> np.ndarray:
     """Where the constrained quantity is drawn, [time, 2]."""
     width, height = _PLOT
-    values = view.rod[1].read(states)
-    x = np.linspace(0.0, width, len(states))
-    return np.stack([x, 0.5 * height * (1.0 - np.clip(values / _top(view, states), -1.0, 1.0))], axis=1)
-
-
-def _top(view: View, states: np.ndarray) -> float:
-    values = view.rod[1].read(states)
-    return max(1.35 * view.limit, 1.08 * float(np.max(np.abs(values), where=np.isfinite(values), initial=0.0)))
+    shares = np.clip(view.rod[1].read(states) / view.span(states), -1.0, 1.0)
+    return np.stack([np.linspace(0.0, width, len(states)), 0.5 * height * (1.0 - shares)], axis=1)
 
 
 def _plot(identity: str, view: View, states: np.ndarray, timing: str) -> Html:
     width, height = _PLOT
-    edge = 0.5 * height * view.limit / _top(view, states)
+    edge = 0.5 * height * view.limit / view.span(states)
     danger, small = variable(style.DANGER), {"font_size": 14, "fill": variable(style.INK)}
     limits = [0.5 * height - edge, 0.5 * height + edge]
     seconds = view.plane.decision_seconds * (len(states) - 1)
