@@ -130,7 +130,7 @@ def test_names_in_code_exist(path: Path) -> None:
         bare = re.sub(r"\(.*\)$|=.*$", "", quoted)
         if not re.fullmatch(r"[A-Za-z_][\w]*(\.[A-Za-z_]\w*)*", bare) or bare in OF_OTHERS:
             continue
-        if bare.endswith((".py", "_")) or bare.startswith("_") or bare in PRESETS or bare in ids():
+        if bare.endswith((".py", ".json", "_")) or bare.startswith("_") or bare in PRESETS or bare in ids():
             continue
         missing = [part for part in bare.split(".") if part not in known and part not in OF_OTHERS]
         assert not missing, f"{path.name} names {quoted}; nothing is called {missing}"
