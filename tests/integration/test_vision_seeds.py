@@ -435,13 +435,13 @@ def test_losing_the_terminal_is_a_request_to_stop():
     before = signal.getsignal(signal.SIGHUP)
     try:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
-        with StopRequests() as requests, processes.hanging_up_stops():
+        with StopRequests(is_patient=True) as requests, processes.hanging_up_stops():
             signal.raise_signal(signal.SIGHUP)
             with pytest.raises(Stopped):
                 requests.check()
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        with StopRequests() as requests, processes.hanging_up_stops():
+        with StopRequests(is_patient=True) as requests, processes.hanging_up_stops():
             signal.raise_signal(signal.SIGHUP)
             requests.check()
     finally:
