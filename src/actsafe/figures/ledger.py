@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from actsafe.evidence.ledger import LedgerRow
 from actsafe.figures import panels, style
-from actsafe.figures.summary import counts_episodes
+from actsafe.figures.summary import axis_of
 from actsafe.training import results
 
 PESSIMISTIC, PREDICTED = "predicted,\npessimistic", "predicted, mean"
@@ -55,9 +55,9 @@ def ledger_figure(runs: Sequence[Mapping[str, Any]], *, coordinate_names: Sequen
 
 def _name_epochs(axes: Axes, runs: Sequence[Mapping[str, Any]]) -> None:
     """Epochs of one episode are called that; others are named by the simulator steps until their end."""
-    is_episodes = counts_episodes(runs)
-    axes.set_xlabel("episode" if is_episodes else "simulator steps", fontsize=style.NORMAL, color=style.INK)
-    if not is_episodes:
+    xlabel, entry = axis_of(runs)
+    axes.set_xlabel(xlabel, fontsize=style.NORMAL, color=style.INK)
+    if entry == "steps":
         steps = {epoch["epoch"]: epoch["steps"] for epoch in runs[0]["epochs"]}
         named = FuncFormatter(lambda value, _: panels.short(steps[round(value)]) if round(value) in steps else "")
         axes.xaxis.set_major_formatter(named)

@@ -79,8 +79,7 @@ def curves(
         style.mark_unbounded(axes, line.x[np.isposinf(line.y)], line.colour)
     if budget is not None:
         style.forbid(axes, above=budget, is_hatched=False)
-        look = {"color": style.DANGER, "linestyle": style.DASHES, "linewidth": 1.4}
-        axes.axhline(budget, label=f"budget {budget:g}", **look)
+        axes.axhline(budget, label=f"budget {budget:g}", **style.LIMIT)
     legend(axes)
     return figure
 

@@ -6,7 +6,7 @@ Nothing here touches matplotlib's global state (no pyplot, no rcParams), so figu
 import dataclasses
 import io
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,6 +26,8 @@ GREY, INK, GRID = "#7F7F7F", "#333333", "#E4E4E4"
 DANGER = VERMILION
 """Kept for limits, budgets and what breaks them; no algorithm has it."""
 DANGER_SHADE, HATCH, DASHES, DOTS = DANGER + "12", "////", (0, (5, 2.5)), (0, (1, 1.5))
+LIMIT: Mapping[str, Any] = {"color": DANGER, "linestyle": DASHES, "linewidth": 1.4}
+"""The line of a budget or a limit."""
 
 WIDTH_INCHES, DPI = 8.0, 200
 SMALL, NORMAL, LARGE = 9.0, 10.0, 11.0
@@ -132,7 +134,7 @@ def forbid(
         if edge is not None:
             hatch = HATCH if is_hatched else None
             span(edge, end, facecolor=DANGER_SHADE, edgecolor=DANGER + "40", hatch=hatch, linewidth=0.0, zorder=0.5)
-            line(edge, color=DANGER, linestyle=DASHES, linewidth=1.4, zorder=2.5)
+            line(edge, **LIMIT, zorder=2.5)
 
 
 def scale_cost(axes: Axes, largest: float, *, along: str = "y") -> None:

@@ -62,9 +62,10 @@ def summary(
     return figure
 
 
-def counts_episodes(runs: Sequence[Run]) -> bool:
-    """Whether an epoch is an episode, so that figures count those; else they count simulator steps."""
-    return all(epoch["episodes"] <= 1 for run in runs for epoch in run["epochs"])
+def axis_of(runs: Sequence[Run]) -> tuple[str, str]:
+    """What epochs are drawn against, and the entry that has it: episodes where an epoch is one, else steps."""
+    counts_episodes = all(epoch["episodes"] <= 1 for run in runs for epoch in run["epochs"])
+    return ("episode", "epoch") if counts_episodes else ("simulator steps", "steps")
 
 
 def _table(runs: Sequence[Run], what: str, read: Callable[[Mapping[str, Any]], Any]) -> np.ndarray:
@@ -79,7 +80,7 @@ def _table(runs: Sequence[Run], what: str, read: Callable[[Mapping[str, Any]], A
 
 
 def _x(runs: Sequence[Run]) -> np.ndarray:
-    entry = "epoch" if counts_episodes(runs) else "steps"
+    _, entry = axis_of(runs)
     return np.mean(_table(runs, entry, lambda epoch: epoch[entry]), axis=0)
 
 
@@ -90,10 +91,9 @@ def _evaluated(task: str, entry: str) -> Callable[[Mapping[str, Any]], Any]:
 def _frame(axes: Axes, grouped: Grouped, title: str, quantity: str) -> None:
     """An empty panel over episodes or steps, as wide as the longest run, under the phases of the first."""
     runs = [run for own in grouped.values() for run in own]
-    is_episodes = counts_episodes(runs)
-    xlabel, entry = ("episodes", "epoch") if is_episodes else ("simulator steps", "steps")
+    xlabel, entry = axis_of(runs)
     longest = max(_x(own)[-1] for own in grouped.values())
-    first, edge = (1, max(0.3, panels.EDGE * longest)) if is_episodes else (0, panels.EDGE * longest)
+    first, edge = (1, max(0.3, panels.EDGE * longest)) if entry == "epoch" else (0, panels.EDGE * longest)
     axes.set_xlim(first - edge, longest + edge)
     phases = panels.phase_spans(runs[0]["epochs"], entry)
     panels.frame(axes, phases if len(phases) > 1 else (), title=title, xlabel=xlabel, ylabel=quantity)
@@ -153,8 +153,7 @@ def _costs(axes: Axes, grouped: Grouped, name: str) -> None:
             axes.plot(x[where], paid[where], drawn.marker, label=f"{drawn.label}, {EVALUATED}", **look)
         largest = style.most(largest, costs, paid)
     style.scale_cost(axes, largest)
-    label = f"budget of {name}: {budget:g}"
-    axes.axhline(budget, color=style.DANGER, linestyle=style.DASHES, linewidth=1.4, label=label, zorder=2.5)
+    axes.axhline(budget, **style.LIMIT, label=f"budget of {name}: {budget:g}", zorder=2.5)
 
 
 def _of_episode(epoch: Mapping[str, Any], name: str) -> float | None:
@@ -194,8 +193,7 @@ def _costs_so_far(axes: Axes, grouped: Grouped, name: str) -> None:
         if worst[-1] == 0.0:
             spotless.append(style.look(algorithm))
     if budget > 0.0:
-        look = {"color": style.DANGER, "linestyle": style.DASHES, "linewidth": 1.4}
-        axes.plot(where, allowed, **look, label=f"{SO_FAR}{budget:g} per episode")
+        axes.plot(where, allowed, **style.LIMIT, label=f"{SO_FAR}{budget:g} per episode")
         largest = max(largest, float(allowed[-1]))
     style.scale_cost(axes, largest)
     if spotless:

@@ -121,7 +121,7 @@ def _draw_size(axes: Axes, growth: Growth) -> None:
     axes.set_ylim(0.0, 1.05)
     reachable, safe = float(np.mean(growth.is_reachable)), 1.0 - float(np.mean(growth.is_unsafe))
     axes.axhline(reachable, color=style.INK, linewidth=1.6)
-    axes.axhline(safe, color=style.DANGER, linestyle=style.DASHES, linewidth=1.4)
+    axes.axhline(safe, **style.LIMIT)
     style.name(axes, "truly safe", (0.0, safe), (6, 4), color=style.DANGER)
     style.name(axes, "reachable", (0.0, reachable), (6, 4))
     style.name(axes, "known to be safe", (num_episodes, float(known[-1])), (-6, 5), color=style.BLUE, ha="right")

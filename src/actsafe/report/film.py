@@ -13,7 +13,7 @@ from actsafe.figures import style
 from actsafe.figures.coordinates import View
 from actsafe.figures.panels import thinned
 from actsafe.report.markup import Html, tag
-from actsafe.report.svg import variable
+from actsafe.report.svg import svg, variable
 
 HOLD = 0.86
 """The share of a round after which the last pose is held."""
@@ -56,11 +56,8 @@ def of_frames(identity: str, frames: UInt8[np.ndarray, "time height width 3"], r
     moves = f"@keyframes {identity}-frames{{from{{background-position:0 0}}to{{background-position:0 100%}}}}"
     motion = f"animation:{identity}-frames {seconds:.2f}s steps({count},jump-none) infinite;" if count > 1 else ""
     look = f"background-image:url({source});background-size:100% {100 * count}%;aspect-ratio:{width}/{height};{motion}"
-    return _film(
-        identity,
-        tag("style", Html(moves)),
-        tag("div", class_="screen moving", style=look, role="img", aria_label=label),
-    )
+    screen = tag("div", class_="screen moving", style=look, role="img", aria_label=label)
+    return _film(identity, tag("style", Html(moves)), screen)
 
 
 def _strip(frames: UInt8[np.ndarray, "time height width 3"]) -> bytes:
@@ -96,11 +93,8 @@ def _keyframes(name: str, steps: Sequence[str]) -> str:
 
 def _scene(identity: str, view: View, angles: np.ndarray, bases: np.ndarray, timing: str, label: str) -> Html:
     """The rod, and faintly where it has been."""
-    wide = max(
-        1.35 * _ROD,
-        _ROD * view.plane.rail * 1.15 + 0.6 * _ROD if view.plane.rail else 0.0,
-        float(np.max(np.abs(bases))) + 40,
-    )
+    needed = _ROD * view.plane.rail * 1.15 + 0.6 * _ROD if view.plane.rail else 0.0
+    wide = max(1.35 * _ROD, needed, float(np.max(np.abs(bases))) + 40)
     rod = [tag("line", x1=0, y1=0, x2=0, y2=_ROD, stroke_width=9, stroke_linecap="round"), tag("circle", cy=_ROD, r=11)]
     ghosts = [
         tag("g", rod[0], transform=f"translate({bases[place]:.2f} 0) rotate({angles[place]:.2f})")
@@ -109,33 +103,20 @@ def _scene(identity: str, view: View, angles: np.ndarray, bases: np.ndarray, tim
     blue = variable(style.BLUE)
     rail = None
     if view.plane.rail:
-        ends = _ROD * view.plane.rail
-        rail = tag(
-            "g",
-            tag("line", x1=-wide, x2=wide, y1=0, y2=0, stroke=variable(style.GREY), stroke_width=2),
-            (
-                tag("line", x1=end, x2=end, y1=-24, y2=24, stroke=variable(style.DANGER), stroke_width=3)
-                for end in (-ends, ends)
-            ),
-        )
+        look = {"y1": -24, "y2": 24, "stroke": variable(style.DANGER), "stroke_width": 3}
+        ends = [tag("line", x1=end, x2=end, **look) for end in (-_ROD * view.plane.rail, _ROD * view.plane.rail)]
+        rail = [tag("line", x1=-wide, x2=wide, y1=0, y2=0, stroke=variable(style.GREY), stroke_width=2), ends]
     cart = tag("rect", x=-22, y=-12, width=44, height=24, rx=4) if view.plane.rail else tag("circle", r=7)
     moving = tag("g", *rod, class_="moving", stroke=blue, fill=blue, style=f"animation:{identity}-rod {timing}")
-    return tag(
-        "svg",
-        tag("title", label, id=f"{identity}-scene"),
+    held = [moving, tag("g", cart, fill=variable(style.INK))]
+    return svg(
+        f"{identity}-scene",
+        label,
         rail,
         tag("g", *ghosts, stroke=variable(style.GREY), opacity=0.16),
-        tag(
-            "g",
-            moving,
-            tag("g", cart, fill=variable(style.INK)),
-            class_="moving",
-            style=f"animation:{identity}-cart {timing}",
-        ),
-        viewBox=f"{-wide:.0f} {-1.3 * _ROD:.0f} {2 * wide:.0f} {2.6 * _ROD:.0f}",
+        tag("g", *held, class_="moving", style=f"animation:{identity}-cart {timing}"),
+        box=(-wide, -1.3 * _ROD, 2 * wide, 2.6 * _ROD),
         class_="scene",
-        role="img",
-        aria_labelledby=f"{identity}-scene",
     )
 
 
@@ -154,9 +135,9 @@ def _plot(identity: str, view: View, states: np.ndarray, timing: str) -> Html:
     seconds = view.plane.decision_seconds * (len(states) - 1)
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in _places(view, states) if math.isfinite(y))
     title = f"{view.rod[1].label} over {seconds:g} seconds, with its limits of ±{view.limit:g}"
-    return tag(
-        "svg",
-        tag("title", title, id=f"{identity}-plot"),
+    return svg(
+        f"{identity}-plot",
+        title,
         (
             tag("line", x1=0, x2=width, y1=y, y2=y, stroke=danger, stroke_width=2, stroke_dasharray="8 5")
             for y in limits
@@ -166,15 +147,7 @@ def _plot(identity: str, view: View, states: np.ndarray, timing: str) -> Html:
         tag("text", "0", x=0, y=height + 18, **small),
         tag("text", f"{seconds:g} s", x=width, y=height + 18, text_anchor="end", **small),
         tag("polyline", points=line, fill="none", stroke=variable(style.BLUE), stroke_width=2.5),
-        tag(
-            "circle",
-            r=7,
-            fill=variable(style.ORANGE),
-            class_="moving mark",
-            style=f"animation:{identity}-mark {timing}",
-        ),
-        viewBox=f"-8 -30 {width + 16:g} {height + 56:g}",
+        tag("circle", r=7, fill=variable(style.ORANGE), class_="moving", style=f"animation:{identity}-mark {timing}"),
+        box=(-8, -30, width + 16, height + 56),
         class_="plot",
-        role="img",
-        aria_labelledby=f"{identity}-plot",
     )

@@ -178,7 +178,6 @@ def _violations(folder: RunFolder, ledger: Sequence[LedgerRow]) -> tuple[Violati
 
 
 def _read(path: Path, read: Callable[[], Any]) -> Evidence:
-    """What a file beside the run holds."""
     if not path.exists():
         return Evidence()
     try:

@@ -55,7 +55,6 @@ def _top(runs: Sequence[Findings]) -> Html:
 
 
 def _run(sheet: Sheet, findings: Findings, place: int, *, is_alone: bool) -> Html:
-    """All that is known of one run."""
     anchor, sections = f"run-{place}", _sections(sheet, findings)
     if place > MOST_IN_FULL:
         alone = command(f"actsafe report {shlex.quote(str(findings.folder.path))}")

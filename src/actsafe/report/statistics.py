@@ -27,9 +27,7 @@ def interquartile_mean(values: Float[np.ndarray, "*lead n"]) -> Float[np.ndarray
     return np.asarray(np.mean(np.sort(values, axis=-1)[..., cut : count - cut], axis=-1))
 
 
-def stratified_bootstrap(
-    strata: Sequence[Float[np.ndarray, " n"]], *, confidence: float = CONFIDENCE, num_draws: int = NUM_DRAWS
-) -> Estimate:
+def stratified_bootstrap(strata: Sequence[Float[np.ndarray, " n"]], *, num_draws: int = NUM_DRAWS) -> Estimate:
     """The interquartile mean of all values, and the percentile interval of those of resampled ones.
 
     Values are drawn with replacement within each stratum (the seeds of a problem), so that every draw has as many of
@@ -39,7 +37,7 @@ def stratified_bootstrap(
     random = np.random.default_rng(0)
     draws = [random.choice(np.asarray(values, float), (num_draws, len(values))) for values in strata if len(values)]
     means = interquartile_mean(np.concatenate(draws, axis=1))
-    low, high = np.quantile(means, [(1.0 - confidence) / 2.0, (1.0 + confidence) / 2.0])
+    low, high = np.quantile(means, [(1.0 - CONFIDENCE) / 2.0, (1.0 + CONFIDENCE) / 2.0])
     return Estimate(float(interquartile_mean(pooled)), float(low), float(high))
 
 

@@ -2,13 +2,13 @@
 
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import matplotlib
 from matplotlib.figure import Figure
 
 from actsafe.figures import style
-from actsafe.report.markup import Html, tag
+from actsafe.report.markup import Child, Html, tag
 
 DARK: Mapping[str, str] = {
     "#ffffff": "#1b1f24",
@@ -62,15 +62,14 @@ def inline(figure: Figure, identity: str, title: str) -> Html:
     drawing = _COLOUR.sub(lambda found: variable(found.group()), drawing)
     drawing = _PLACES.sub(lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found.group()), drawing)
     drawing = re.sub(r">\s+<", "><", drawing)
-    width, height = 72.0 * figure.get_size_inches()
-    return tag(
-        "svg",
-        tag("title", title, id=f"{identity}-title"),
-        Html(drawing),
-        viewBox=f"0 0 {width:g} {height:g}",
-        role="img",
-        aria_labelledby=f"{identity}-title",
-    )
+    return svg(f"{identity}-title", title, Html(drawing), box=(0, 0, *(72.0 * figure.get_size_inches())))
+
+
+def svg(identity: str, title: str, *content: Child, box: Sequence[float | int], class_: str | None = None) -> Html:
+    """A drawing within left, top, width and height, whose title has this identity."""
+    view = " ".join(f"{number:g}" for number in box)
+    heading = tag("title", title, id=identity)
+    return tag("svg", heading, *content, viewBox=view, class_=class_, role="img", aria_labelledby=identity)
 
 
 def _with_identities(drawing: str, identity: str) -> str:

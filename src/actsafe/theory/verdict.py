@@ -56,22 +56,16 @@ class Tally:
         Its statements hold together with probability 1 - delta: up to that share of the runs may break each of them.
         That the safe set neither shrinks nor loses S_0 is so by its definition, in every run.
         """
-        allowed = delta * self.runs
-        found = []
-        if self.violating_runs > allowed:
-            found.append(f"{self.violating_runs} of {self.runs} runs deployed a policy that breaks the budget")
-        if self.shrinking_runs:
-            found.append(f"the safe set shrank in {self.shrinking_runs} of {self.runs} runs")
-        if self.runs_with_seed < self.runs:
-            found.append(f"the safe set lost S_0 in {self.runs - self.runs_with_seed} of {self.runs} runs")
-        for held, what in (
-            (self.runs_with_reachable_set, "the safe set lacks some of the reachable set"),
-            (self.epsilon_optimal_runs, "the final policy is not epsilon-optimal"),
-            (self.finished_runs, "expansion did not end within the limit on episodes"),
-        ):
-            if self.runs - held > allowed:
-                found.append(f"{what} in {self.runs - held} of {self.runs} runs")
-        return found
+        num, allowed = self.runs, delta * self.runs
+        broken = (
+            (self.violating_runs, allowed, "a policy was deployed that breaks the budget"),
+            (self.shrinking_runs, 0, "the safe set shrank"),
+            (num - self.runs_with_seed, 0, "the safe set lost S_0"),
+            (num - self.runs_with_reachable_set, allowed, "the safe set lacks some of the reachable set"),
+            (num - self.epsilon_optimal_runs, allowed, "the final policy is not epsilon-optimal"),
+            (num - self.finished_runs, allowed, "expansion did not end within the limit on episodes"),
+        )
+        return [f"{what} in {count} of {num} runs" for count, most, what in broken if count > most]
 
 
 def sizes(runs: Run, world: World) -> dict[str, Any]:
