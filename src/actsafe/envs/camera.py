@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 import numpy.typing as npt
+from jaxtyping import Array, UInt8
 
 from actsafe.envs.sharing import Sharing
 from actsafe.problems.checking import known
@@ -41,14 +42,17 @@ class Camera:
         if self._renderer == "mujoco":
             size = self._size
             return np.stack([opengl_frame(each.model, each.data, self._name, size, size) for each in simulations])
+        return self._sharing(lambda views: np.array(self.draw(views)), self.views(simulations))
+
+    def views(self, simulations: Sequence[Any]) -> View:
+        """What `draw` needs of every simulation."""
         viewers = [dataclasses.replace(self._viewer, model=each.model) for each in simulations]
         seen = [viewer.view(each.data, self._camera) for viewer, each in zip(viewers, simulations, strict=True)]
-        return self._sharing(self._draw, jax.tree.map(lambda *leaves: np.stack(leaves), *seen))
+        return jax.tree.map(lambda *leaves: np.stack(leaves), *seen)
 
-    def _draw(self, views: View) -> Frames:
-        return np.array(
-            render_batch(self._scene, views, width=self._size, height=self._size, samples=self._num_samples)
-        )
+    def draw(self, views: View) -> UInt8[Array, "view row column 3"]:
+        """Frames of these views. Pure."""
+        return render_batch(self._scene, views, width=self._size, height=self._size, samples=self._num_samples)
 
     def close(self) -> None:
         """Ends the threads."""

@@ -13,18 +13,16 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode
-from gymnasium.vector.utils import batch_space
 from jaxtyping import Array, Float, Key, PRNGKeyArray
 
-from actsafe.envs.checks import check_action, checked_autoreset_mode, copy_seeds, refuse_options, with_finals
 from actsafe.envs.registration import register
+from actsafe.envs.shells import Frame, Mask, Stage, StagedEnv, StagedVectorEnv, Steps
 from actsafe.problems import PROBLEMS, Action, Cartpole, CartpoleSwingup, Pendulum, Problem, State
 from actsafe.problems.checking import checked_number, known
 from actsafe.problems.looks import has_look, picture
 
 __all__ = ["ProblemEnv", "ProblemVectorEnv", "draw", "register", "state_bounds"]
 
-Frame = npt.NDArray[np.uint8]
 Point = tuple[float, float]
 
 
@@ -63,6 +61,7 @@ def advance_episode(problem: Problem, task: str, episode: Episode, action: Actio
     return Episode(step.state, key), Outcome(reward, cost, inner_cost, step.rewards)
 
 
+# The problem is an argument of the compiled functions: environments that differ in a mass share one compilation.
 @jax.jit
 def _begin_all(problem: Problem, keys: Key[Array, " env"]) -> Episode:
     return jax.vmap(functools.partial(begin_episode, problem))(keys)
@@ -75,25 +74,13 @@ def _advance_all(
     return jax.vmap(functools.partial(advance_episode, problem, task))(episodes, actions)
 
 
-# The problem is an argument of the compiled functions: environments that differ in a mass share one compilation.
-_begin_one = jax.jit(begin_episode)
-_advance_one = jax.jit(advance_episode, static_argnums=1)
-
-
-class ProblemEnv(gymnasium.Env[npt.NDArray[Any], npt.NDArray[np.float32]]):
-    """A constrained problem with one of its tasks, as a Gymnasium environment.
-
-    `reward` is the task's, `info["cost"]` counts against `env.unwrapped.problem.budget`; where both are read says
-    `Problem.is_summed`. `info["inner_cost"]` is the largest cost at any simulator step of the decision.
-    An episode is truncated after `num_decisions` and never terminates: breaking the limit costs, it does not end.
-    """
-
-    # An annotation that is not ClassVar, as in Gymnasium's base class, which lets an instance have its own.
-    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012
-    observation_space: gymnasium.spaces.Box
+class ProblemStage(Stage):
+    """Copies of a constrained problem with one of its tasks, stepped by one compiled call."""
 
     def __init__(
         self,
+        num_copies: int,
+        /,
         problem: Problem | str,
         task: str | None = None,
         *,
@@ -107,7 +94,7 @@ class ProblemEnv(gymnasium.Env[npt.NDArray[Any], npt.NDArray[np.float32]]):
         budget: float | None = None,
         num_decisions: int | None = None,
     ):
-        """An environment of `problem` (or the one of that name); no `task` means the problem's first.
+        """Copies of `problem` (or the one of that name); no `task` means the problem's first.
 
         `observation` is "state", or "pixels" (`image_size` squared) of a problem that has a look (problems/looks.py).
         `dtype` is that of observed states alone. `params` overrides physical constants by name; it and the options
@@ -126,70 +113,87 @@ class ProblemEnv(gymnasium.Env[npt.NDArray[Any], npt.NDArray[np.float32]]):
         tasks = self.problem.tasks
         self.task = next(iter(tasks)) if task is None else known(f"{self.problem.name} task", task, tasks)
         if render_mode is not None:
-            known("render mode", render_mode, self.metadata["render_modes"])
+            known("render mode", render_mode, StagedEnv.metadata["render_modes"])
         self.render_mode = render_mode
         dtype = np.dtype(dtype)
         if dtype not in (np.float32, np.float64):
             raise ValueError(f"dtype: got {dtype}, expected float32 or float64; leave it out for float32.")
         self.observation_space = _observation_space(self.problem, observation, image_size, dtype)
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (self.problem.action_dim,), np.float32)
-        self.metadata = {**self.metadata, "render_fps": _frames_per_second(self.problem)}
-        self._episode: Episode | None = None
-        self._num_taken = 0
+        self.render_fps, self.num_decisions = _frames_per_second(self.problem), self.problem.num_decisions
+        self._episodes: Episode | None = None
+        self._num_taken = np.zeros(num_copies, int)
+
+    @property
+    def episodes(self) -> Episode:
+        """States and random streams of all copies."""
+        if self._episodes is None:
+            raise gymnasium.error.ResetNeeded("the environment has no state yet; call reset() first.")
+        return self._episodes
+
+    def reset(self, seeds: Sequence[int | None], which: Mask | None = None) -> None:
+        running = [None] * len(seeds) if self._episodes is None else self._episodes.key
+        keys = [
+            draw_key(seeding.np_random(seed)[0]) if seed is not None or key is None else key
+            for seed, key in zip(seeds, running, strict=True)
+        ]
+        chosen = np.ones(len(seeds), bool) if which is None else which
+        self._take_over(_begin_all(self.problem, jnp.stack(keys)), np.zeros_like(self._num_taken), chosen)
+
+    def step(self, actions: npt.NDArray[np.float64], which: Mask) -> Steps:
+        moved, outcome = _advance_all(self.problem, self.task, self.episodes, actions)
+        self._take_over(moved, self._num_taken + 1, which)
+        reward, cost, inner_cost = (np.where(which, np.asarray(value, np.float64), 0.0) for value in outcome[:3])
+        is_over = self._num_taken >= self.num_decisions
+        return Steps(reward, np.zeros_like(is_over), is_over, {"cost": cost, "inner_cost": inner_cost})
+
+    def _take_over(self, episodes: Episode, num_taken: npt.NDArray[np.int_], which: Mask) -> None:
+        """Keep these of the copies chosen by `which`."""
+
+        def choose(new: Array, old: Array) -> Array:
+            return jnp.where(which.reshape(-1, *(1,) * (new.ndim - 1)), new, old)
+
+        is_all = self._episodes is None or np.all(which)
+        self._episodes = episodes if is_all else jax.tree.map(choose, episodes, self._episodes)
+        self._num_taken = np.where(which, num_taken, self._num_taken)
+
+    def observe(self) -> npt.NDArray[Any]:
+        """States, in the space's dtype, or pixels."""
+        states, space = self.episodes.state, self.observation_space
+        if space.dtype == np.uint8:
+            return np.array(_pixels(self.problem, states, space.shape[0]))
+        # Rounding can leave the unit circle by the last bit, which the space would refuse.
+        return np.clip(np.array(states, space.dtype), space.low, space.high)
+
+    def pictures(self) -> list[Frame]:
+        """200 x 200 x 3."""
+        return [_picture(self.problem, state) for state in self.episodes.state]
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class ProblemEnv(StagedEnv[ProblemStage]):
+    """A constrained problem with one of its tasks, as a Gymnasium environment.
+
+    `reward` is the task's, `info["cost"]` counts against `env.unwrapped.problem.budget`; where both are read says
+    `Problem.is_summed`. `info["inner_cost"]` is the largest cost at any simulator step of the decision.
+    An episode is truncated after `num_decisions` and never terminates: breaking the limit costs, it does not end.
+    """
+
+    def __init__(self, problem: Problem | str, task: str | None = None, **options: Any):
+        """`options` are those of `ProblemStage`."""
+        super().__init__(ProblemStage(1, problem, task, **options))
+        self.problem, self.task = self._stage.problem, self._stage.task
 
     @property
     def state(self) -> npt.NDArray[Any]:
         """A copy of the current state, in the simulator's precision rather than the observation's."""
-        return np.array(self._running().state)
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[npt.NDArray[Any], dict]:
-        """The first observation. With `seed` all that follows is reproducible, later unseeded resets included."""
-        refuse_options(options)
-        # Gymnasium's contract: its generator is seeded here, and a tool that looks at `np_random` finds it so.
-        super().reset(seed=seed)
-        if seed is not None or self._episode is None:
-            key = draw_key(self.np_random)
-        else:
-            key = self._episode.key
-        episode = _begin_one(self.problem, key)
-        self._episode, self._num_taken = episode, 0
-        return _observe(self.problem, episode.state, self.observation_space), {}
-
-    def step(self, action: Any) -> tuple[npt.NDArray[Any], float, bool, bool, dict[str, Any]]:
-        """What one decision brings. An action outside [-1, 1] is clipped; one that is no action raises ValueError."""
-        episode = self._running()
-        if self._num_taken >= self.problem.num_decisions:
-            raise gymnasium.error.ResetNeeded(
-                f"step() after the episode's {self.problem.num_decisions} decisions; call reset() for the next episode."
-            )
-        checked = check_action(action, self.action_space)
-        episode, outcome = _advance_one(self.problem, self.task, episode, checked)
-        self._episode, self._num_taken = episode, self._num_taken + 1
-        is_truncated = self._num_taken >= self.problem.num_decisions
-        info = {"cost": float(outcome.cost), "inner_cost": float(outcome.inner_cost)}
-        observed = _observe(self.problem, episode.state, self.observation_space)
-        return observed, float(outcome.reward), False, is_truncated, info
-
-    def render(self) -> Frame | None:
-        """A picture of the current state, 200 x 200 x 3, where `render_mode` is "rgb_array"."""
-        return None if self.render_mode is None else _picture(self.problem, self._running().state)
-
-    def _running(self) -> Episode:
-        if self._episode is None:
-            raise gymnasium.error.ResetNeeded("the environment has no state yet; call reset() first.")
-        return self._episode
+        return np.array(self._stage.episodes.state[0])
 
 
-class ProblemVectorEnv(gymnasium.vector.VectorEnv[npt.NDArray[Any], npt.NDArray[np.float32], npt.NDArray[Any]]):
-    """`num_envs` independent copies of a `ProblemEnv`, stepped by one compiled call.
-
-    Copy i with seed s behaves as the `ProblemEnv` with seed s + i. Autoreset is Gymnasium's NEXT_STEP: the step after
-    a truncation ignores its actions, returns first observations and reward 0, and its costs are masked out. With
-    SAME_STEP the truncating step returns first observations, and what it brought is in `final_obs` and `final_info`.
-    As all copies have the same number of decisions and none terminates, they are always reset together.
-    """
-
-    metadata: dict[str, Any] = {**ProblemEnv.metadata, "autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
+class ProblemVectorEnv(StagedVectorEnv[ProblemStage]):
+    """`num_envs` independent copies of a `ProblemEnv`, stepped by one compiled call."""
 
     def __init__(
         self,
@@ -200,75 +204,13 @@ class ProblemVectorEnv(gymnasium.vector.VectorEnv[npt.NDArray[Any], npt.NDArray[
         **options: Any,
     ):
         """Copies of `ProblemEnv(problem, **options)`."""
-        self._mode = checked_autoreset_mode(autoreset_mode)
-        single = ProblemEnv(problem, **options)
-        self.num_envs = int(checked_number("num_envs", num_envs, at_least=1.0, is_whole=True))
-        self.problem, self.task, self.render_mode = single.problem, single.task, single.render_mode
-        self.metadata = {**single.metadata, "autoreset_mode": self._mode}
-        self.single_observation_space = self._space = single.observation_space
-        self.single_action_space = single.action_space
-        self.observation_space = batch_space(single.observation_space, self.num_envs)
-        self.action_space = batch_space(single.action_space, self.num_envs)
-        self._episodes: Episode | None = None
-        self._num_taken = 0
+        super().__init__(lambda num: ProblemStage(num, problem, **options), num_envs, autoreset_mode)
+        self.problem, self.task = self._stage.problem, self._stage.task
 
     @property
     def states(self) -> npt.NDArray[Any]:
         """A copy of the current states (env, state), in the simulator's precision."""
-        return np.array(self._running().state)
-
-    def reset(
-        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[npt.NDArray[Any], dict[str, Any]]:
-        """First observations. A whole `seed` gives copy i seed + i; in a list, None lets a copy's stream go on."""
-        refuse_options(options)
-        seeds = copy_seeds(seed, self.num_envs)
-        super().reset(seed=seeds[0])
-        running = [None] * self.num_envs if self._episodes is None else list(self._episodes.key)
-        keys = [
-            draw_key(seeding.np_random(own_seed)[0]) if own_seed is not None or key is None else key
-            for own_seed, key in zip(seeds, running, strict=True)
-        ]
-        episodes = _begin_all(self.problem, jnp.stack(keys))
-        self._episodes, self._num_taken = episodes, 0
-        return _observe(self.problem, episodes.state, self._space), {}
-
-    def step(
-        self, actions: Any
-    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], dict[str, Any]]:
-        """What one decision of every copy brings; one bad action refuses the batch and leaves all states untouched."""
-        episodes = self._running()
-        checked = check_action(actions, self.action_space)
-        is_reset = self._num_taken >= self.problem.num_decisions
-        if is_reset:
-            episodes = _begin_all(self.problem, episodes.key)
-            rewards, costs, inner_costs = np.zeros((3, self.num_envs))
-        else:
-            episodes, outcome = _advance_all(self.problem, self.task, episodes, checked)
-            rewards, costs, inner_costs = (np.array(value, np.float64) for value in outcome[:3])
-        self._episodes, self._num_taken = episodes, 0 if is_reset else self._num_taken + 1
-        truncations = np.full(self.num_envs, self._num_taken >= self.problem.num_decisions)
-        info = {"cost": costs, "inner_cost": inner_costs}
-        observations = _observe(self.problem, episodes.state, self._space)
-        if self._mode is AutoresetMode.SAME_STEP:
-            info = with_finals(info, observations, truncations)
-            if np.any(truncations):
-                episodes = _begin_all(self.problem, episodes.key)
-                self._episodes, self._num_taken = episodes, 0
-                observations = _observe(self.problem, episodes.state, self._space)
-        else:
-            info |= {f"_{name}": np.full(self.num_envs, not is_reset) for name in info}
-        return observations, rewards, np.zeros(self.num_envs, bool), truncations, info
-
-    def render(self) -> tuple[Frame, ...] | None:
-        """One picture per copy, where `render_mode` is "rgb_array"."""
-        states = self._running().state
-        return None if self.render_mode is None else tuple(_picture(self.problem, state) for state in states)
-
-    def _running(self) -> Episode:
-        if self._episodes is None:
-            raise gymnasium.error.ResetNeeded("the environments have no state yet; call reset() first.")
-        return self._episodes
+        return np.array(self._stage.episodes.state)
 
 
 def _frames_per_second(problem: Problem) -> int:
@@ -307,15 +249,6 @@ def _observation_space(problem: Problem, observation: str, image_size: int, dtyp
 @functools.partial(jax.jit, static_argnames="size")
 def _pixels(problem: Problem, states: Float[Array, "env state"], size: int) -> Array:
     return jax.vmap(lambda state: picture(problem, state, size=size))(states)
-
-
-def _observe(problem: Problem, states: Array, space: gymnasium.spaces.Box) -> npt.NDArray[Any]:
-    """One state or a batch as a fresh array of the space's dtype, as Gymnasium's callers may keep and change it."""
-    if space.dtype == np.uint8:
-        frames = np.array(_pixels(problem, jnp.atleast_2d(states), space.shape[0]))
-        return frames if states.ndim > 1 else frames[0]
-    # Rounding can leave the unit circle by the last bit, which the space would refuse.
-    return np.clip(np.array(states, space.dtype), space.low, space.high)
 
 
 def draw_key(generator: np.random.Generator) -> PRNGKeyArray:

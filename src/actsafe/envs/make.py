@@ -12,7 +12,7 @@ from gymnasium.envs.registration import EnvSpec, VectorizeMode, registry
 
 from actsafe.envs.base import EnvBatch, environment_seeds
 from actsafe.envs.checks import CheckedEnv, blamed_on
-from actsafe.envs.gymnasium_problem import ProblemEnv
+from actsafe.envs.gymnasium_problem import ProblemStage
 from actsafe.envs.problem import ProblemBatch
 from actsafe.envs.registration import register
 from actsafe.envs.repeat import RepeatedAction
@@ -47,7 +47,7 @@ def make_envs(
     `name` is a problem ("cartpole_swingup"), one of our environments ("PointGotoGoal", "CartpoleSwingupSparse"), any
     Gymnasium id ("Ant-v5", "my_module:MyEnv-v0"), or a `Problem` of one's own ("my_module:MyProblem"). State vectors
     are in double precision where `is_double` is. What is None is left to the environment; `task` is for problems,
-    which have several. `options` go to `ProblemEnv`, to `SafetyGymSettings`, or to `GymnasiumBatch` (cost_names,
+    which have several. `options` go to `ProblemStage`, to `SafetyGymSettings`, or to `GymnasiumBatch` (cost_names,
     num_decisions) and Gymnasium's `make_vec`. A Gymnasium id needs a `budget`, which may be one for each cost, and has
     images of its own size.
     """
@@ -81,7 +81,7 @@ def known_problem(name: str, observation: str, **asked: Any) -> Problem | None:
     if problem is None or observation != "state":
         return None
     options = {option: value for option, value in {**usual, **asked}.items() if value is not None}
-    return ProblemEnv(problem, **{**options, "observation": observation}).problem
+    return ProblemStage(1, problem, **{**options, "observation": observation}).problem
 
 
 def _problem(name: str) -> tuple[Problem | str | None, dict[str, Any]]:

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, Key, Shaped
 
 from actsafe.envs.base import EnvBatch, environment_seeds, require_sound_step
 from actsafe.envs.checks import require_known_options
-from actsafe.envs.gymnasium_problem import Episode, ProblemEnv, advance_episode, begin_episode, draw_key, state_bounds
+from actsafe.envs.gymnasium_problem import Episode, ProblemStage, advance_episode, begin_episode, draw_key, state_bounds
 from actsafe.envs.spec import EnvSpec, TimeStep
 from actsafe.problems.base import Problem
 from actsafe.problems.looks import picture
@@ -35,9 +35,9 @@ class ProblemBatch(EnvBatch):
     """
 
     def __init__(self, problem: Problem | str, num_envs: int, *, num_samples: int = 4, **options: Any):
-        """`options` are those of `ProblemEnv`: task, observation, image_size, action_repeat, budget, dtype, ..."""
-        require_known_options(options, ProblemEnv)
-        single = ProblemEnv(problem, **options)
+        """`options` are those of `ProblemStage`: task, observation, image_size, action_repeat, budget, dtype, ..."""
+        require_known_options(options, ProblemStage)
+        single = ProblemStage(num_envs, problem, **options)
         problem, is_pixels = single.problem, single.observation_space.dtype == np.uint8
         self.problem, self.task, self.num_envs = problem, single.task, num_envs
         self.spec = EnvSpec(

@@ -83,8 +83,6 @@ class Simulation:
         self.num_taken = 0
         """Environment steps taken since the reset."""
         self.is_broken = False
-        self.has_begun = False
-        """Whether it has ever been reset."""
         self.is_ready = False
         """Whether it has been reset and its episode is not over."""
         self._seed(None)
@@ -143,7 +141,7 @@ class Simulation:
         self._buttons = [(x, y) for x, y in positions[anatomy.button_spots].tolist()]
         self.num_taken, self.is_broken, self.is_ready = 0, False, False
         self.rule.begin(self, Place(*self._robot.tolist()))
-        self.has_begun = self.is_ready = True
+        self.is_ready = True
 
     def step(self, action: npt.NDArray[np.float64]) -> Outcome:
         """What holding `action` for `action_repeat` environment steps brings, or until the episode is over."""
