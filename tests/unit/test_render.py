@@ -10,7 +10,7 @@ import pytest
 
 from actsafe.render import dense, raycast, windows
 from actsafe.render.intersect import ROUNDNESS, intersect
-from actsafe.render.mujoco import scene_of, view_of
+from actsafe.render.mujoco import scene_of, viewer_of
 from actsafe.render.raycast import render, render_batch
 from actsafe.render.scene import Floor, Headlight, Light, Scene, Sky, View, cartpole_scene
 
@@ -326,7 +326,7 @@ def test_a_model_gives_its_scene_and_views():
     model = mujoco.MjModel.from_xml_string(MODEL.format(last="ellipsoid", group=3))
     data = mujoco.MjData(model)
     mujoco.mj_forward(model, data)
-    scene, view = scene_of(model), view_of(model, data, "eye")
+    scene, view = scene_of(model), viewer_of(model).view(data, "eye")
     # What is clear or of a hidden group is left out; the surroundings are Safety-Gym's, the defaults.
     assert scene.kinds == ("box", "capsule")
     assert scene.transparent == (True, False)

@@ -62,7 +62,6 @@ class Algorithm:
     """The kinds of agents, by their `kind`, that the row makes sense with; None for any."""
 
     def role(self, phase: Phase) -> Role:
-        """Who acts in this phase."""
         roles = {Phase.SEED: Role.SEED, Phase.WARM_UP: Role.UNIFORM, Phase.EXPANSION: self.expansion}
         return roles.get(phase, Role.TASK)
 

@@ -224,8 +224,6 @@ class Agent(abc.ABC):
     settings: Any
     schedule: Schedule
 
-    is_double: ClassVar[bool] = False
-    """Whether it computes in double precision."""
     is_certifying: ClassVar[bool] = False
     """Whether decisions are checked against the budget before they are taken."""
     keeps_rows: ClassVar[bool] = True
@@ -248,10 +246,9 @@ class Agent(abc.ABC):
 
     def precision(self) -> contextlib.AbstractContextManager[Any]:
         """A context in which JAX computes as precisely as this agent needs."""
-        return jax.enable_x64(self.is_double)
+        return jax.enable_x64(self.settings.is_double)
 
     def role(self, phase: Phase) -> Role:
-        """Who acts in a phase."""
         return self.algorithm.role(phase)
 
     def acting_part(self, state: Any) -> Any:

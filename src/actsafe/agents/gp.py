@@ -111,7 +111,6 @@ class GPAgentSettings(AgentSettings):
         return problem is not None and not problem.is_summed and num_costs == 1
 
     def make(self, spec: EnvSpec, algorithm: Algorithm, schedule: Schedule) -> "GPAgent":
-        """The agent for such an environment, or ValueError where it cannot have one."""
         if len(spec.cost_names) != 1:
             raise ValueError(
                 f"cost_names: got {list(spec.cost_names)}, but plans of a Gaussian-process agent keep to one budget; "
@@ -130,11 +129,6 @@ class GPAgentSettings(AgentSettings):
             raise ValueError(
                 f"{spec.name}: its budget of {spec.problem.budget:g} is for {spec.problem.num_decisions} decisions, of "
                 "which a planner sees too few ahead to keep it; choose the agent with a world model, or another problem"
-            )
-        if schedule.seed_decisions < 1:
-            raise ValueError(
-                f"schedule.seed_decisions: got {schedule.seed_decisions}, but a Gaussian process needs data before it "
-                "can plan; use at least 1"
             )
         return GPAgent(spec, algorithm, self, schedule)
 
@@ -156,7 +150,6 @@ class GPAgent(Agent):
 
     settings: GPAgentSettings
 
-    is_double: ClassVar[bool] = True
     is_certifying: ClassVar[bool] = True
     keeps_rows: ClassVar[bool] = False
     usual_episodes: ClassVar[int] = 5

@@ -87,13 +87,12 @@ class Planner(Policy):
 
     def _decide(self, memory: EpisodeMemory, observation: Array, percept: Percept) -> tuple[Decision, EpisodeMemory]:
         # Environments on the host give single precision.
-        observation, percept = jax.tree.map(_as_precise, (observation, percept))
-        state = observation
+        state, reward, costs = (
+            part.astype(self.multiplier.dtype) for part in (observation, percept.reward, percept.costs)
+        )
         if self.is_observed:
-            state = jnp.concatenate([observation, percept.reward[None], percept.costs[:1]])
-        # Environments that are not ours may observe in single precision.
-        state = state.astype(self.multiplier.dtype)
-        spent = jnp.where(percept.is_first, 0.0, memory.spent + percept.costs[0])
+            state = jnp.concatenate([state, reward[None], costs[:1]])
+        spent = jnp.where(percept.is_first, 0.0, memory.spent + costs[0])
         begun = Memory.empty(self.settings.search, self.problem.action_dim)
         remembered = jax.tree.map(lambda new, old: jnp.where(percept.is_first, new, old), begun, memory.search)
         plan_key, _, key = jax.random.split(memory.key, 3)
@@ -168,11 +167,6 @@ class Planner(Policy):
         if self.objective.constraint is None:
             chosen = jnp.zeros_like(chosen)
         return Checked(plans[chosen], costs[chosen], chosen > 0, is_feasible[chosen])
-
-
-def _as_precise(values: Array) -> Array:
-    """Numbers in the precision of the context; what is no number stays as it is."""
-    return values.astype(jnp.result_type(float)) if jnp.issubdtype(values.dtype, jnp.floating) else values
 
 
 class SeedPolicy(Policy):

@@ -14,7 +14,6 @@ class UniformPolicy(Policy):
     action_dim: int = eqx.field(static=True)
 
     def begin(self, num_envs: int, key: PRNGKeyArray) -> PRNGKeyArray:
-        """The random stream."""
         return key
 
     def act(self, memory: PRNGKeyArray, encoded: Array, percept: Percept) -> tuple[Decision, PRNGKeyArray]:

@@ -177,7 +177,6 @@ def _look_ahead(barrier: Barrier, state: BarrierState, linearisation: Linearisat
 
 
 def _taken(state: BarrierState, ahead: _Ahead, step_size: Float[Array, ""]) -> tuple[Gradient, BarrierState, Info]:
-    """The outcome of a step of this size."""
     info = report(ahead.descended, is_feasible=ahead.is_feasible, step_size=step_size, multipliers=ahead.multipliers)
     info["barrier_weight"] = ahead.weight.astype(ahead.descended.norm.dtype)
     is_counted = ahead.is_feasible & ahead.descended.is_sound

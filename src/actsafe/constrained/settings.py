@@ -22,7 +22,6 @@ class Multipliers:
         self.make()
 
     def make(self) -> AugmentedLagrangian:
-        """The step with these numbers."""
         return AugmentedLagrangian(self.initial, self.initial_penalty, self.penalty_growth)
 
 
@@ -50,5 +49,4 @@ def augmented_lagrangian(settings: StepSettings, learning_rate: float) -> Augmen
 
 
 def unconstrained(settings: StepSettings, learning_rate: float) -> Unconstrained:
-    """No constraint."""
     return Unconstrained()

@@ -55,5 +55,4 @@ class Camera:
         return render_batch(self._scene, views, width=self._size, height=self._size, samples=self._num_samples)
 
     def close(self) -> None:
-        """Ends the threads."""
         self._sharing.close()

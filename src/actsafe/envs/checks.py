@@ -114,7 +114,6 @@ class CheckedEnv(gymnasium.Wrapper):
         self._where = "the environment"
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """The first observation and info."""
         if seed is not None:
             self._where = f"the environment with seed {seed}"
         with blamed_on(f"reset() of {self._where} failed", "Look into the environment."):
@@ -124,7 +123,6 @@ class CheckedEnv(gymnasium.Wrapper):
         return observation, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """What one action brings."""
         with blamed_on(f"step() of {self._where} failed", "Look into the environment."):
             outcome = self.env.step(action)
         parts = self._parts(outcome, "step()", "(observation, reward, terminated, truncated, info)")

@@ -82,7 +82,6 @@ class SafetyGymStage(Stage):
         return self._picture.frames(self.batch.simulations)
 
     def close(self) -> None:
-        """Ends all threads."""
         for part in (self.batch, self.eye, self._picture):
             part.close()
 
@@ -107,12 +106,10 @@ class SafetyGymEnv(StagedEnv[SafetyGymStage]):
 
     @property
     def model(self) -> Any:
-        """MuJoCo's model of this simulation."""
         return self._stage.batch.simulations[0].model
 
     @property
     def data(self) -> Any:
-        """MuJoCo's state of this simulation."""
         return self._stage.batch.simulations[0].data
 
 

@@ -82,11 +82,9 @@ class ProblemBatch(EnvBatch):
         return time_step._replace(reward=time_step.reward.astype(dtype), costs=time_step.costs.astype(dtype))
 
     def reset(self, seed: int) -> TimeStep:
-        """First rows of all environments."""
         return self._checked(self.begin(self.streams(seed)), 0)
 
     def step(self, actions: Any) -> TimeStep:
-        """What one tick brings."""
         if self._course is None:
             raise gymnasium.error.ResetNeeded("the batch has no state yet; call reset(seed) first.")
         actions = jnp.asarray(self.checked_actions(actions))
@@ -112,7 +110,6 @@ class ProblemBatch(EnvBatch):
         return jnp.clip(states.astype(jnp.float32), low, high)
 
     def close(self) -> None:
-        """Forgets the course."""
         self._course = None
 
 

@@ -51,7 +51,6 @@ class SafetyGymBatch(EnvBatch):
         self._tick = -1
 
     def reset(self, seed: int) -> TimeStep:
-        """First rows of all environments."""
         self._stage.reset(environment_seeds(seed, self.num_envs))
         self._is_over, self._tick = np.zeros(self.num_envs, bool), 0
         zeros = np.zeros(self.num_envs, np.float32)
@@ -83,5 +82,4 @@ class SafetyGymBatch(EnvBatch):
         return self._stage.eye.draw(view) if self._stage.is_pixels else jnp.asarray(view)
 
     def close(self) -> None:
-        """Ends the threads."""
         self._stage.close()

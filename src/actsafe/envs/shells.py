@@ -105,7 +105,6 @@ class StagedEnv(gymnasium.Env[npt.NDArray[Any], npt.NDArray[np.float32]], Generi
         return self._stage.pictures()[0]
 
     def close(self) -> None:
-        """Frees the copy, which cannot be used afterwards."""
         self._stage.close()
 
 
@@ -179,7 +178,6 @@ class StagedVectorEnv(
         return tuple(self._stage.pictures())
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Frees the copies."""
         self._stage.close()
 
 

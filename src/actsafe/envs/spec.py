@@ -55,7 +55,6 @@ class EnvSpec(NamedTuple):
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "EnvSpec":
-        """The description that was written."""
         return cls(**{name: _tuples(value) for name, value in content.items()})
 
 

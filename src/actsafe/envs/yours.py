@@ -75,7 +75,6 @@ class GymnasiumBatch(EnvBatch):
         self._tick, self._is_cut_off = -1, False
 
     def reset(self, seed: int) -> TimeStep:
-        """First rows of all environments."""
         self._tick = -1
         with self._blamed("reset()", 0):
             observation, _ = self._envs.reset(seed=environment_seeds(seed, self.num_envs)[0])
@@ -99,7 +98,9 @@ class GymnasiumBatch(EnvBatch):
         if self._begun is not None and np.all(is_first):
             return self._first_rows(self._begun)
         checked[is_first] = 0.0
-        observation, reward, terminations, truncations, info = self._take(checked)
+        with self._blamed("step()", self._tick):
+            outcome = self._envs.step(self.spec.own_actions(checked))
+        observation, reward, terminations, truncations, info = outcome
         is_over = self._flags("terminations", terminations) | self._flags("truncations", truncations)
         if np.any(is_first & is_over):
             raise ValueError(
@@ -126,13 +127,6 @@ class GymnasiumBatch(EnvBatch):
         view, reward, costs = observation.astype(self.observation_dtype), np.float32(reward), np.float32(costs)
         time_step = TimeStep(view, reward, costs, is_first, self._is_over.copy())
         return require_sound_step(self, time_step, self._tick)
-
-    def _take(self, actions: npt.NDArray[np.float64]) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """What the environments return for these actions, stretched to their bounds."""
-        own = self.spec.own_actions(actions)
-        with self._blamed("step()", self._tick):
-            observation, reward, terminations, truncations, info = self._envs.step(own)
-        return observation, reward, terminations, truncations, info
 
     @contextlib.contextmanager
     def _blamed(self, call: str, tick: int) -> Iterator[None]:
@@ -228,11 +222,9 @@ class GymnasiumBatch(EnvBatch):
         return checked
 
     def observe(self, view: Any) -> Shaped[Array, "environment *shape"]:
-        """The observations as they came."""
         return jnp.asarray(view)
 
     def close(self) -> None:
-        """Closes the environments."""
         if not self._is_cut_off:
             self._envs.close()
             return

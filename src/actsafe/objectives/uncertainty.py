@@ -68,7 +68,6 @@ class UncertaintySettings:
                 )
 
     def measure(self) -> Uncertainty:
-        """The measure asked for."""
         return FORMS[self.form](self)
 
 

@@ -29,7 +29,6 @@ def look(problem: Problem, state: State) -> Look:
 
 
 def has_look(problem: Problem) -> bool:
-    """Whether there are pixels of this problem."""
     return look.dispatch(type(problem)) is not look.dispatch(object)
 
 

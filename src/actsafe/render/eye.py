@@ -85,7 +85,6 @@ class Eye(NamedTuple):
 
 
 def eye_of(view: View) -> Eye:
-    """The camera's eye."""
     axes = jnp.asarray(view.camera_rotation)
     return Eye(jnp.asarray(view.camera_position), axes, axes[:, 2], jnp.asarray(False), jnp.float32(1.0))
 

@@ -55,11 +55,6 @@ def viewer_of(model: Any) -> Viewer:
     return Viewer(model, shown, model.geom_matid[shown])
 
 
-def view_of(model: Any, data: Any, camera: int | str) -> View:
-    """What this camera sees now. For many frames keep a `Viewer`."""
-    return viewer_of(model).view(data, camera)
-
-
 def scene_of(model: Any) -> Scene:
     """The scene of a model: its geoms, its floor if it has one, its sky and its lights.
 

@@ -67,7 +67,6 @@ def _frame(how: ModuleType, scene: Scene, view: View, *, width: int, height: int
 
 
 def _backdrop_colours(scene: Scene, look: Look) -> tuple[Array, Array]:
-    """The colours of sky and floor, wherever they are seen."""
     sky = sky_colour(scene.sky, look.eye, look.lens.pixels)
     return sky, sky if scene.floor is None else floor_colour(scene, scene.floor, look.eye, look.lens.pixels)
 

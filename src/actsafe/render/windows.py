@@ -26,10 +26,7 @@ def nearest(look: Look, group: Group, geoms: Geoms, keys: Keys) -> Keys:
     def body(geom: Geoms, pixels: Pixels, images: Images) -> Images:
         return (jnp.minimum(images[0], look.hits(group.kind, geom, pixels)),)
 
-    def one_geom(number: Array, images: Images) -> Images:
-        return _all_windows(look.lens, _row(geoms, number), body, images)
-
-    return jax.lax.fori_loop(jnp.int32(group.start), jnp.int32(group.stop), one_geom, (keys,))[0]
+    return _all_geoms(look.lens, group, geoms, body, (keys,))[0]
 
 
 def paint(look: Look, group: Group, geoms: Geoms, keys: Keys, image: Image) -> Image:
@@ -40,10 +37,7 @@ def paint(look: Look, group: Group, geoms: Geoms, keys: Keys, image: Image) -> I
         is_nearest = look.is_nearest(geom.number, keys)[None]
         return keys, jnp.where(is_nearest, look.colour(group.kind, geom, pixels), image)
 
-    def one_geom(number: Array, images: Images) -> Images:
-        return _all_windows(look.lens, _row(geoms, number), body, images)
-
-    return jax.lax.fori_loop(jnp.int32(group.start), jnp.int32(group.stop), one_geom, (keys, image))[1]
+    return _all_geoms(look.lens, group, geoms, body, (keys, image))[1]
 
 
 def blend(look: Look, groups: tuple[Group, ...], geoms: Geoms, keys: Keys, image: Image) -> Image:
@@ -69,6 +63,13 @@ def blend(look: Look, groups: tuple[Group, ...], geoms: Geoms, keys: Keys, image
         return jax.lax.switch(jnp.asarray(kinds)[order[turn]], branches, images)
 
     return jax.lax.fori_loop(jnp.int32(0), jnp.int32(len(order)), one_geom, (keys, image))[1]
+
+
+def _all_geoms(lens: Lens, group: Group, geoms: Geoms, body: Body, images: Images) -> Images:
+    def one_geom(number: Array, images: Images) -> Images:
+        return _all_windows(lens, _row(geoms, number), body, images)
+
+    return jax.lax.fori_loop(jnp.int32(group.start), jnp.int32(group.stop), one_geom, images)
 
 
 def _all_windows(lens: Lens, geom: Geoms, body: Body, images: Images) -> Images:

@@ -2,13 +2,13 @@
 
 import numbers
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import wait
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from actsafe.problems.cores import num_cores
+from actsafe.problems.cores import Threads, num_cores
 from actsafe.problems.safety_gym.anatomy import COST_SOURCES
 from actsafe.problems.safety_gym.observation import state_vectors
 from actsafe.problems.safety_gym.settings import SafetyGymSettings
@@ -54,20 +54,9 @@ class Batch:
         self.simulations = tuple(Simulation(settings) for _ in range(num_simulations))
         worthwhile = max(1, num_simulations // LEAST_SHARE[settings.robot])
         self.num_threads = min(num_threads or min(num_cores(), worthwhile), num_simulations)
-        self._pool = self._make_pool()
+        # The calling thread takes a share of the work.
+        self._threads = Threads(self.num_threads - 1, "safety-gym")
         self.is_closed = False
-
-    def _make_pool(self) -> ThreadPoolExecutor | None:
-        # The calling thread takes a share of the work, so that the pool has one thread less.
-        return ThreadPoolExecutor(self.num_threads - 1, "safety-gym") if self.num_threads > 1 else None
-
-    def __getstate__(self) -> dict[str, Any]:
-        """What pickling and copying keep: everything but the threads, of which a copy has its own."""
-        return self.__dict__ | {"_pool": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._pool = self._make_pool()
 
     def reset(self, seeds: Sequence[Any] | None = None, which: npt.ArrayLike | None = None) -> None:
         """New episodes of the simulations chosen by `which` (all, if None). A seed of None lets a stream go on.
@@ -129,16 +118,16 @@ class Batch:
     def close(self) -> None:
         """Ends the threads; the batch cannot be used afterwards. Closing twice does no harm."""
         self.is_closed = True
-        if self._pool is not None:
-            self._pool.shutdown()
+        self._threads.close()
 
     def _for_each(self, act: Callable[[int], None], chosen: Sequence[int]) -> None:
-        """Nothing; every thread, this one included, acts on some of the simulations, one after the other."""
-        if self._pool is None:
+        """Every thread, this one included, acts on some of the simulations, one after the other."""
+        pool = self._threads.pool
+        if pool is None:
             _act_on(act, chosen)
             return
         own, *shares = [chosen[start :: self.num_threads] for start in range(self.num_threads)]
-        others = [self._pool.submit(_act_on, act, share) for share in shares if share]
+        others = [pool.submit(_act_on, act, share) for share in shares if share]
         try:
             _act_on(act, own)
         finally:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from actsafe.problems.safety_gym.physics import MjData, MjModel, mujoco
+from actsafe.problems.safety_gym.physics import MjData
 from actsafe.problems.safety_gym.robots import Robot
 
 NUM_LIDARS, NUM_BINS = 3, 16
@@ -51,13 +51,6 @@ def lidar(offsets: Numbers, groups: Indices, rows: Indices, num_rows: int) -> Nu
     np.maximum.at(readings, first + (bins + 1) % NUM_BINS, alpha * closeness)
     np.maximum.at(readings, first + (bins - 1) % NUM_BINS, (1.0 - alpha) * closeness)
     return readings.reshape(num_rows, -1)
-
-
-def refresh(model: MjModel, data: MjData) -> None:
-    """Brings accelerations and touch up to the present state, and leaves what follows exactly as it would have been."""
-    warm_start = data.qacc_warmstart.copy()
-    mujoco.mj_forward(model, data)
-    data.qacc_warmstart[:] = warm_start
 
 
 def offsets_from(data: MjData, body: int, others: Indices) -> Numbers:

@@ -80,7 +80,6 @@ class SafetyGymSettings:
 
     @property
     def body(self) -> Robot:
-        """The robot that was named."""
         return ROBOTS[self.robot]
 
     @property

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from actsafe.problems.safety_gym import layout
 from actsafe.problems.safety_gym.anatomy import BUTTON_SHIFT, HAZARD_BIT, PILLAR_BIT, VASE_BIT, Anatomy, anatomy_of
 from actsafe.problems.safety_gym.objects import GREEN, HAZARD_RADIUS, PINK
-from actsafe.problems.safety_gym.observation import EnvSpec, offsets_from, refresh, state_vectors
+from actsafe.problems.safety_gym.observation import EnvSpec, offsets_from, state_vectors
 from actsafe.problems.safety_gym.physics import MjData, MjModel, mujoco
 from actsafe.problems.safety_gym.rules import Place
 from actsafe.problems.safety_gym.settings import SafetyGymSettings
@@ -221,8 +221,10 @@ class Simulation:
         return state_vectors(self.settings.body, [self.surroundings()], self.data.sensordata[None])[0]
 
     def refresh(self) -> None:
-        """Brings the sensors up to the present state; nothing that follows is changed by it."""
-        refresh(self.model, self.data)
+        """Brings accelerations and touch up to the present state; what follows is exactly as it would have been."""
+        warm_start = self.data.qacc_warmstart.copy()
+        mujoco.mj_forward(self.model, self.data)
+        self.data.qacc_warmstart[:] = warm_start
 
     def surroundings(self) -> EnvSpec:
         """What the lidars see."""
@@ -238,11 +240,9 @@ class Simulation:
         mujoco.mj_kinematics(self.model, self.data)
 
     def draw_button(self) -> int:
-        """The number of a button, any with the same chance."""
         return int(self._generator.integers(self.num_buttons))
 
     def button(self, number: int) -> tuple[float, float]:
-        """Where that button is."""
         return self._buttons[number]
 
     def light(self, number: int | None) -> None:
@@ -254,6 +254,5 @@ class Simulation:
         self.seen_bodies, self.seen_groups = self.anatomy.lidar(number)
 
     def box(self) -> tuple[float, float]:
-        """Where the box is."""
         x, y, _ = self._box.tolist()
         return x, y
