@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src" / "actsafe").rglob("*.py"))
 PLACES = [str(path.relative_to(ROOT / "src" / "actsafe")) for path in SOURCES]
 TREES = {place: ast.parse(path.read_text()) for place, path in zip(PLACES, SOURCES, strict=True)}
-HALVES = {*AGENTS, "gp", "vision", "pixels", "state"} - {"pixels", "state"}
+HALVES = {*AGENTS, "vision"}
 """Words by which one could tell the two kinds of agents apart."""
 OWN_KIND = {"agents/gp.py", "agents/world_model.py", "training/presets.py"}
 """Where the classes of a kind are at home, and where experiments of that kind are described."""
