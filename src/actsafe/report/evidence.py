@@ -33,23 +33,16 @@ def again(findings: Findings, what: str) -> Html:
 
 def calibration_section(sheet: Sheet, findings: Findings) -> Child:
     """Whether the model's intervals hold what they claim, or how to find out."""
-    is_current = findings.known is not None and findings.known.is_current
-    make = functools.partial(_measured, sheet)
-    return _shown(findings, findings.calibration, "calibrate", "calibration", is_current, make)
+    return _shown(findings, findings.calibration, "calibrate", "calibration", functools.partial(_measured, sheet))
 
 
 def certificate_section(findings: Findings) -> Child:
     """What the policy promises, what that rests on and what it does not promise, or how to have it written down."""
-    return _shown(findings, findings.certificate, "certify", "certificate", findings.is_certificate_current, _certified)
+    return _shown(findings, findings.certificate, "certify", "certificate", _certified)
 
 
 def _shown(
-    findings: Findings,
-    evidence: Evidence,
-    verb: str,
-    name: str,
-    is_current: bool,
-    make: Callable[[Mapping[str, Any]], Child],
+    findings: Findings, evidence: Evidence, verb: str, name: str, make: Callable[[Mapping[str, Any]], Child]
 ) -> Child:
     """What a file beside the run holds, or how to have it written."""
     retry = again(findings, verb)
@@ -60,7 +53,7 @@ def _shown(
     if content is None:
         return note(f"There is no {name}. Every guarantee rests on it; to have one: ", retry)
     aged = note("The run has changed since: this is not about it as it is now. To do it again: ", retry)
-    return [None if is_current else aged, if_readable(lambda: make(content), f"the {name}", FOREIGN)]
+    return [None if evidence.is_current else aged, if_readable(lambda: make(content), f"the {name}", FOREIGN)]
 
 
 def _measured(sheet: Sheet, content: Mapping[str, Any]) -> Child:

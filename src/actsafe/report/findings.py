@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from actsafe.agents.algorithms import label
 from actsafe.agents.phases import Phase
 from actsafe.evidence.binomial import clopper_pearson
-from actsafe.evidence.calibration import CALIBRATION, Known, known
+from actsafe.evidence.calibration import CALIBRATION, known
 from actsafe.evidence.certificate import CERTIFICATE, REFUSED, sealed
 from actsafe.evidence.fingerprints import fingerprints
 from actsafe.evidence.ledger import LedgerRow, Violations, violations
@@ -19,7 +19,7 @@ from actsafe.evidence.verify import read_certificate
 from actsafe.report.markup import count, number, percent
 from actsafe.report.records import metrics_of
 from actsafe.training.run import RunFolder
-from actsafe.training.storage import StorageError, read_json
+from actsafe.training.storage import StorageError, file_sha256, read_json
 
 MOST_LIKELY_RATE = 0.1
 """A run can be called safe where the upper bound of every violation rate is at most this."""
@@ -60,6 +60,9 @@ class Evidence:
     """A file beside the run: what it holds, or why it tells nothing."""
 
     content: Any = None
+    verdict: str | None = None
+    is_current: bool = False
+    """Whether it is about the run as it is now."""
     problem: str = ""
     """Why it cannot be used; empty where it is sound, or not there."""
 
@@ -75,10 +78,7 @@ class Findings:
     violations: tuple[Violations, ...]
     """Of episodes that the run answers for, by constraint."""
     calibration: Evidence
-    known: Known | None
-    """What calibration.json comes to, where it is sound."""
     certificate: Evidence
-    is_certificate_current: bool
     fingerprints: Mapping[str, str]
     """Of settings, model and data."""
 
@@ -136,12 +136,10 @@ class Findings:
     @property
     def doubts(self) -> list[str]:
         """What was measured and speaks against calling the run safe, or cannot be read."""
-        is_over = self.known is not None and self.known.verdict is Verdict.OVERCONFIDENT
-        is_refused = self.certificate.content is not None and self.certificate.content["standing"] == REFUSED
         said = {
-            "the model was found overconfident": is_over,
+            "the model was found overconfident": self.calibration.verdict == Verdict.OVERCONFIDENT.value,
             "its calibration cannot be read": self.calibration.problem,
-            "its certificate was refused": is_refused,
+            "its certificate was refused": self.certificate.verdict == REFUSED,
             "its certificate cannot be used": self.certificate.problem,
         }
         return [reason for reason, holds in said.items() if holds]
@@ -158,13 +156,10 @@ class Findings:
 
 def find(folder: RunFolder) -> Findings:
     """What a run came to; `StorageError` where its records are damaged."""
-    metrics, ledger = metrics_of(folder), folder.ledger()
-    paths, prints = (folder.path / CALIBRATION, folder.path / CERTIFICATE), fingerprints(folder.path)
-    measured, certificate = _read(paths[0], lambda: known(folder)), _read(paths[1], lambda: _certificate(paths[1]))
-    calibration = dataclasses.replace(measured, content=read_json(paths[0]) if measured.content else None)
-    is_current = certificate.content is not None and _is_about(certificate.content, prints, measured.content)
-    kept = _violations(folder, ledger)
-    return Findings(folder, metrics, ledger, kept, calibration, measured.content, certificate, is_current, prints)
+    metrics, ledger, prints = metrics_of(folder), folder.ledger(), fingerprints(folder.path)
+    calibration = _read(folder.path / CALIBRATION, lambda path: _calibration(folder, path))
+    certificate = _read(folder.path / CERTIFICATE, lambda path: _certificate(path, prints, calibration))
+    return Findings(folder, metrics, ledger, _violations(folder, ledger), calibration, certificate, prints)
 
 
 def _violations(folder: RunFolder, ledger: Sequence[LedgerRow]) -> tuple[Violations, ...]:
@@ -177,28 +172,30 @@ def _violations(folder: RunFolder, ledger: Sequence[LedgerRow]) -> tuple[Violati
     )
 
 
-def _read(path: Path, read: Callable[[], Any]) -> Evidence:
+def _read(path: Path, read: Callable[[Path], Evidence]) -> Evidence:
     if not path.exists():
         return Evidence()
     try:
-        return Evidence(read())
+        return read(path)
     except StorageError as error:
         return Evidence(problem=str(error))
 
 
-def _certificate(path: Path) -> Mapping[str, Any]:
+def _calibration(folder: RunFolder, path: Path) -> Evidence:
+    found = known(folder)
+    return Evidence(read_json(path), found.verdict.value, found.is_current)
+
+
+def _certificate(path: Path, prints: Mapping[str, str], calibration: Evidence) -> Evidence:
+    """It is about the run's files, its calibration among them."""
     content = read_certificate(path)
     wanted = ("standing", "reasons", "promise", "calibration", "fingerprints", "does_not_promise")
     if content != sealed(content) or any(name not in content for name in wanted):
         raise StorageError(f"{path} was altered after it was written")
-    return content
-
-
-def _is_about(certificate: Mapping[str, Any], prints: Mapping[str, str], found: Known | None) -> bool:
-    """Whether a certificate is about the run's files, its calibration among them, as they are now."""
-    claimed = certificate["calibration"]
+    claimed = content["calibration"]
     claimed = claimed.get("sha256") if isinstance(claimed, Mapping) else None
-    return certificate["fingerprints"] == prints and claimed == (found.sha256 if found is not None else None)
+    measured = None if calibration.content is None else file_sha256(path.with_name(CALIBRATION))
+    return Evidence(content, str(content["standing"]), content["fingerprints"] == prints and claimed == measured)
 
 
 def sentence(findings: Findings) -> str:

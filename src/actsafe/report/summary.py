@@ -1,7 +1,6 @@
 """The top of the page, and of each run: the verdict, the numbers behind it, and what is not known."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from actsafe.evidence.binomial import clopper_pearson
 from actsafe.evidence.certificate import CONFIDENCE
@@ -58,14 +57,14 @@ def of_all(runs: Sequence[Findings]) -> Html:
 
 def _overview(findings: Findings, place: int) -> list[Child]:
     """A row of the summary of several runs."""
-    found, measured = findings.worst, findings.known
+    found, measured = findings.worst, findings.calibration
     return [
         tag("a", findings.title, href=f"#run-{place}"),
         findings.folder.path.name,
         findings.safety.value,
         f"{found.num_over:,} of {found.num_episodes:,}" if found else "–",
         rate_sentence(found) if found else "–",
-        measured.verdict.value if measured else "damaged" if findings.calibration.problem else "not measured",
+        measured.verdict or ("damaged" if measured.problem else "not measured"),
     ]
 
 
@@ -75,20 +74,11 @@ def _verdict(state: Safety, said: str, *, is_first: bool) -> Html:
 
 def _interval(over: int, episodes: int, *, is_first: bool) -> Child:
     low, high = clopper_pearson(over, episodes)
-    bounds = tag(
-        "span",
-        f"{percent(low)} to {percent(high)}",
-        id="violation-interval" if is_first else None,
-        data_low=repr(low),
-        data_high=repr(high),
-        data_over=over,
-        data_episodes=episodes,
-        data_confidence=CONFIDENCE,
-    )
-    return [
-        bounds,
-        tag("small", f"{over:,} of {episodes:,} episodes over budget; {100 * CONFIDENCE:.0f} %, Clopper-Pearson"),
-    ]
+    exact = {"data_low": repr(low), "data_high": repr(high), "data_over": over, "data_episodes": episodes}
+    name = "violation-interval" if is_first else None
+    bounds = tag("span", f"{percent(low)} to {percent(high)}", id=name, **exact, data_confidence=CONFIDENCE)
+    counted = f"{over:,} of {episodes:,} episodes over budget; {100 * CONFIDENCE:.0f} %, Clopper-Pearson"
+    return [bounds, tag("small", counted)]
 
 
 def _facts(facts: Sequence[tuple[str, Child]]) -> Html:
@@ -125,22 +115,18 @@ def _run_facts(findings: Findings, *, is_first: bool) -> list[tuple[str, Child]]
     if uncertified is not None and total:
         said = f"{fallbacks:,} of {total:,} were fallbacks ({percent(fallbacks / total)})"
         facts.append(("Decisions with no certified plan", [f"{uncertified:,} of {total:,}", tag("small", said)]))
-    known, certificate = findings.known, findings.certificate.content or {}
-    verdict = None if known is None else known.verdict.value
-    aged = None if known is None or known.is_current else "of an earlier model"
-    calibration = _evidence_fact(findings, findings.calibration, verdict, aged, "not measured", "calibrate")
-    aged = None if findings.is_certificate_current else "of the run as it was before"
-    standing = _evidence_fact(findings, findings.certificate, certificate.get("standing"), aged, "none", "certify")
+    calibration = _evidence_fact(findings, findings.calibration, "of an earlier model", "not measured", "calibrate")
+    standing = _evidence_fact(findings, findings.certificate, "of the run as it was before", "none", "certify")
     return [*facts, ("Calibration of the model", calibration), ("Certificate", standing), *task_facts(findings)]
 
 
-def _evidence_fact(findings: Findings, found: Evidence, said: Any, aged: str | None, missing: str, verb: str) -> Child:
+def _evidence_fact(findings: Findings, found: Evidence, aged: str, missing: str, verb: str) -> Child:
     """What calibration or certificate comes to, and whether it is about the run as it is."""
     if found.problem:
         return ["damaged", tag("small", "it cannot be used; see below")]
     if found.content is None:
         return [missing, tag("small", again(findings, verb))]
-    return [str(said), tag("small", aged) if aged else None]
+    return [found.verdict, None if found.is_current else tag("small", aged)]
 
 
 def _not_known(findings: Findings) -> Child:
@@ -156,7 +142,7 @@ def _not_known(findings: Findings) -> Child:
         said.append(f"None over budget is not never: rates up to {high} would be no surprise after so few episodes.")
     if findings.safety is Safety.UNPROVEN:
         said.append(RULE)
-    if findings.known is None:
+    if findings.calibration.verdict is None:
         said.append("Whether the model knows how wrong it is was not measured, and every guarantee rests on that.")
     if len(findings.seeds) == 1:
         said.append("One seed: how much results vary from seed to seed is not known.")
