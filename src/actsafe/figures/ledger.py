@@ -105,23 +105,15 @@ def _shares(axes: Axes, rows: Sequence[LedgerRow]) -> None:
     num_seeds = len({row.seed for row in rows})
     style.clean(axes, title="Share of decisions" + (f", {num_seeds} seeds together" if num_seeds > 1 else ""))
     epochs = sorted({row.epoch for row in rows})
-    looks: dict[str, dict[str, Any]] = {
-        "num_fallbacks": {"color": style.SKY, "edgecolor": style.BLUE, "label": "fallback plan"},
-        "num_uncertified": {
-            "color": "white",
-            "edgecolor": style.DANGER,
-            "hatch": style.HATCH,
-            "label": "not certified",
-        },
-    }
-    largest = 0.0
-    for shift, (entry, look) in zip((-0.19, 0.19), looks.items(), strict=True):
-        own = [[row for row in rows if row.epoch == epoch] for epoch in epochs]
-        counts = np.array([sum(getattr(row, entry) or 0 for row in each) for each in own])
-        shares = counts / np.maximum(1, [sum(row.num_decisions for row in each) for each in own])
-        axes.bar(np.add(epochs, shift), shares, 0.36, linewidth=0.9, zorder=2, **look)
-        largest = max(largest, float(shares.max()))
-    axes.set_ylim(0, 1.15 * largest or 1.0)
+    own = [[row for row in rows if row.epoch == epoch] for epoch in epochs]
+    made = np.maximum(1, [sum(row.num_decisions for row in each) for each in own])
+    fallbacks = np.array([sum(row.num_fallbacks for row in each) for each in own]) / made
+    uncertified = np.array([sum(row.num_uncertified or 0 for row in each) for each in own]) / made
+    look = {"width": 0.36, "linewidth": 0.9, "zorder": 2}
+    axes.bar(np.add(epochs, -0.19), fallbacks, color=style.SKY, edgecolor=style.BLUE, label="fallback plan", **look)
+    look |= {"color": "white", "edgecolor": style.DANGER, "hatch": style.HATCH}
+    axes.bar(np.add(epochs, 0.19), uncertified, label="not certified", **look)
+    axes.set_ylim(0, 1.15 * style.most(fallbacks, uncertified) or 1.0)
     axes.yaxis.set_major_locator(MaxNLocator(nbins=3))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
     _legend(axes, axes.get_legend_handles_labels()[0])
@@ -153,12 +145,4 @@ def _multipliers(axes: Axes, epochs: Sequence[Mapping[str, Any]], names: Sequenc
 
 def _legend(axes: Axes, handles: Sequence[Artist | Container]) -> None:
     """Explanations to the right of a panel, where they hide nothing."""
-    axes.legend(
-        handles=handles,
-        loc="center left",
-        bbox_to_anchor=(1.0, 0.5),
-        fontsize=style.SMALL,
-        labelcolor=style.INK,
-        frameon=False,
-        handletextpad=0.6,
-    )
+    axes.legend(handles=handles, loc="center left", bbox_to_anchor=(1.0, 0.5), **style.LEGEND)

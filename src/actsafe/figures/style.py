@@ -32,6 +32,7 @@ LIMIT: Mapping[str, Any] = {"color": DANGER, "linestyle": DASHES, "linewidth": 1
 WIDTH_INCHES, DPI = 8.0, 200
 SMALL, NORMAL, LARGE = 9.0, 10.0, 11.0
 """Font sizes in points: 1 pt is 1.4 px when a figure of 1600 px is shown 800 px wide."""
+LEGEND: Mapping[str, Any] = {"fontsize": SMALL, "labelcolor": INK, "frameon": False, "handletextpad": 0.6}
 NAME_INCHES = 0.88
 """What the name of a phase needs."""
 UNBOUNDED = "unbounded"
@@ -113,11 +114,8 @@ def legend(
         labels=[handle.get_label() for handle in handles] if labels is None else labels,
         loc="outside lower center",
         ncols=in_row if num_columns is None else num_columns,
-        fontsize=SMALL,
-        labelcolor=INK,
-        frameon=False,
         columnspacing=1.3,
-        handletextpad=0.6,
+        **LEGEND,
     )
 
 

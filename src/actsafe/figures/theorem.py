@@ -1,6 +1,7 @@
 """How the safe set grows inside the reachable set over the episodes: the paper's schematic, from a run."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -79,14 +80,8 @@ def _draw_moment(axes: Axes, growth: Growth, episode: int, *, is_last: bool) -> 
         axes.pcolormesh(edges, edges, members, cmap=ListedColormap([colour]), rasterized=True)
     # Contours halfway between policies that are members and policies that are not.
     if growth.is_unsafe.any():
-        shaded = axes.contourf(
-            values,
-            values,
-            growth.is_unsafe.T.astype(float),
-            [0.5, 1.5],
-            colors=[style.DANGER_SHADE],
-            hatches=[style.HATCH],
-        )
+        look: dict[str, Any] = {"colors": [style.DANGER_SHADE], "hatches": [style.HATCH]}
+        shaded = axes.contourf(values, values, growth.is_unsafe.T.astype(float), [0.5, 1.5], **look)
         shaded.set_edgecolor(style.DANGER + "60")
         shaded.set_linewidth(0.0)
         axes.contour(values, values, growth.is_unsafe.T, [0.5], colors=[style.DANGER], linestyles=[style.DASHES])
@@ -97,12 +92,10 @@ def _draw_moment(axes: Axes, growth: Growth, episode: int, *, is_last: bool) -> 
     axes.plot(values[first], values[second], "o", color=style.ORANGE, markersize=2.6, markeredgewidth=0)
     if is_last:
         first, second = np.unravel_index(growth.final, shape)
-        axes.plot(
-            values[first], values[second], "*", color=style.BLACK, markersize=13, markeredgecolor="white", clip_on=False
-        )
-    axes.set_xlim(edges[0], edges[-1])
-    axes.set_ylim(edges[0], edges[-1])
-    axes.set_aspect("equal")
+        look = {"color": style.BLACK, "markersize": 13, "markeredgecolor": "white", "clip_on": False}
+        axes.plot(values[first], values[second], "*", **look)
+    ends = (edges[0], edges[-1])
+    axes.set(xlim=ends, ylim=ends, aspect="equal")
 
 
 def _draw_size(axes: Axes, growth: Growth) -> None:

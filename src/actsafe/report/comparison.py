@@ -2,16 +2,16 @@
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from actsafe.agents.algorithms import label
 from actsafe.evidence.binomial import clopper_pearson
 from actsafe.figures import panels, style
-from actsafe.report.findings import STEPS, Axis, Findings
+from actsafe.report.findings import STEPS, Findings
 from actsafe.report.markup import Child, count, number, percent, table, tag
-from actsafe.report.sections import Values, along, band, costs_along, last_evaluation, mean_cost
+from actsafe.report.sections import Values, along, band, costs_along, last_evaluation, mean_cost, panel
 from actsafe.report.sheet import Sheet, note, side_by_side
 from actsafe.report.statistics import stratified_bootstrap
 
@@ -65,12 +65,14 @@ def _compare(sheet: Sheet, runs: Sequence[Findings]) -> Child:
     # Epochs of one run may be episodes, and those of another not: then both are drawn against steps.
     axis = runs[0].axis if len({findings.axis for findings in runs}) == 1 else STEPS
     returns = [_curve(group, lambda run: along(run, lambda row: row["return"], axis)) for group in groups]
-    figures = [_figure(sheet, "Return of an episode", returns, axis, caption=INTERQUARTILE)]
+    look = {"xlabel": axis.label, "spans": (), "alt": "Return of an episode of every algorithm"}
+    figures = [panel(sheet, runs[0], "Return of an episode", returns, caption=INTERQUARTILE, **look)]
     for place, name in enumerate(spec.cost_names):
         costs = [_curve(group, lambda run, name=name: costs_along(run, name, mean_cost, axis)) for group in groups]
         budget = min(findings.folder.spec.budgets[place] for findings in runs)
         title = f"{name.replace('_', ' ').capitalize()} of an episode"
-        figures.append(_figure(sheet, title, costs, axis, caption=OF_COSTS, budget=budget, is_cost=True))
+        look |= {"alt": f"{title} of every algorithm", "budget": budget, "is_cost": True}
+        figures.append(panel(sheet, runs[0], title, costs, caption=OF_COSTS, **look))
     few = min(len(group.seeds) for group in groups)
     return [
         table(heads, rows, caption="Interquartile mean over seeds [95 % stratified bootstrap interval]"),
@@ -135,10 +137,3 @@ def _curve(group: Group, values: Callable[[Findings], Values]) -> panels.Curve |
     numbered = enumerate(map(values, group.runs))
     told_apart = [((run << 32) + seed, at, value) for run, own in numbered for seed, at, value in own]
     return band(group.label, told_apart, colour=group.colour, marker="o")
-
-
-def _figure(
-    sheet: Sheet, title: str, curves: Sequence[panels.Curve | None], axis: Axis, *, caption: str, **look: Any
-) -> Child:
-    drawn = [curve for curve in curves if curve is not None]
-    return sheet.figure(panels.curves(title, drawn, xlabel=axis.label, **look), f"{title} of every algorithm", caption)

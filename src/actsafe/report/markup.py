@@ -54,13 +54,13 @@ def table(
         ]
         for first, *rest in map(list, rows)
     ]
-    kinds = ["stack"] if len(heads) > MOST_COLUMNS else []
+    kinds = ["stack"] * (len(heads) > MOST_COLUMNS) + ["keys"] * is_text
     content = tag(
         "table",
         tag("caption", caption) if caption is not None else None,
         tag("thead", tag("tr", (tag("th", head, scope="col", role="columnheader") for head in heads), role="row")),
         tag("tbody", (tag("tr", row, role="row") for row in body)),
-        class_=" ".join([*kinds, *(["keys"] if is_text else [])]) or None,
+        class_=" ".join(kinds) or None,
         role="table",
     )
     return tag("div", content, class_="wide", tabindex="0", role="group", aria_label="table")

@@ -58,11 +58,9 @@ def costs_along(
 def panel(sheet: Sheet, findings: Findings, title: str, lines: Iterable[panels.Curve | None], **rest: Any) -> Child:
     """Lines along the run; None where there is none. `caption` and `alt` are of the figure, the rest of its axes."""
     drawn = [line for line in lines if line is not None]
-    if not drawn:
-        return None
     caption, alt = rest.pop("caption", None), rest.pop("alt", f"{title} along the run")
-    spans = panels.phase_spans(findings.metrics, findings.axis.entry)
-    return sheet.figure(panels.curves(title, drawn, xlabel=findings.axis.label, spans=spans, **rest), alt, caption)
+    along_run = {"xlabel": findings.axis.label, "spans": panels.phase_spans(findings.metrics, findings.axis.entry)}
+    return sheet.figure(panels.curves(title, drawn, **{**along_run, **rest}), alt, caption) if drawn else None
 
 
 def tasks_of(findings: Findings) -> list[str]:

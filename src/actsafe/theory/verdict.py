@@ -103,11 +103,8 @@ def bound_on_episodes(world: World, settings: TheoremSettings) -> float:
     known = world.smoothness
 
     def gain(episodes: float) -> float:
-        observations = episodes * known.num_decisions
-        bound = worst_case_information_gain(
-            observations, kernel_bound=1.0, noise_std=known.noise_std, rank=world.kernel.rank
-        )
-        return float(bound)
+        constants = {"kernel_bound": 1.0, "noise_std": known.noise_std, "rank": world.kernel.rank}
+        return float(worst_case_information_gain(episodes * known.num_decisions, **constants))
 
     def multiplier(episodes: float) -> float:
         return float(confidence_multiplier(gain(episodes), delta=settings.delta, norm_bound=world.settings.norm_bound))
