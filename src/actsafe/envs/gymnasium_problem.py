@@ -300,14 +300,13 @@ def _(problem: Pendulum, state: State) -> Frame:
     cos, sin, speed = (float(value) for value in state)
     limit, end = float(problem.params.speed_limit), 1.25 * float(problem.params.speed_limit)
     colour = _UNSAFE if float(problem.cost(state)) > 0.0 else _SAFE
-    frame = np.full((_SIZE, _SIZE, 3), _PAPER, np.float64)
-    _line(frame, (0.0, 0.15), (-0.7 * sin, 0.15 + 0.7 * cos), 9.0, colour)
-    _line(frame, (0.0, 0.15), (0.0, 0.15), 7.0, _INK)
-    _line(frame, (-0.8, -0.85), (0.8, -0.85), 4.0, _GREY)
-    _line(frame, (0.0, -0.85), (0.8 * float(np.clip(speed / end, -1.0, 1.0)), -0.85), 6.0, colour)
-    for mark in (-limit, limit):
-        _line(frame, (0.8 * mark / end, -0.92), (0.8 * mark / end, -0.78), 2.0, _UNSAFE)
-    return frame.round().astype(np.uint8)
+    return _painted(
+        ((0.0, 0.15), (-0.7 * sin, 0.15 + 0.7 * cos), 9.0, colour),
+        ((0.0, 0.15), (0.0, 0.15), 7.0, _INK),
+        ((-0.8, -0.85), (0.8, -0.85), 4.0, _GREY),
+        ((0.0, -0.85), (0.8 * float(np.clip(speed / end, -1.0, 1.0)), -0.85), 6.0, colour),
+        *(((0.8 * mark / end, -0.92), (0.8 * mark / end, -0.78), 2.0, _UNSAFE) for mark in (-limit, limit)),
+    )
 
 
 @draw.register
@@ -331,22 +330,24 @@ def _(problem: Cartpole, state: State) -> Frame:
     # From the largest thing to be seen, so that another limit or pole still fits.
     scale = 0.6 / max(limit, length)
     colour = _UNSAFE if float(problem.cost(state)) > 0.0 else _SAFE
-    frame = np.full((_SIZE, _SIZE, 3), _PAPER, np.float64)
-    _line(frame, (-1.0, 0.0), (1.0, 0.0), 2.0, _GREY)
-    for mark in (-limit, limit):
-        _line(frame, (scale * mark, -0.9), (scale * mark, 0.9), 2.0, _UNSAFE)
     cart = min(max(scale * position, -0.92), 0.92)
-    _line(frame, (cart - 0.07, 0.0), (cart + 0.07, 0.0), 14.0, colour)
-    _line(frame, (cart, 0.0), (cart + scale * length * sin, -scale * length * cos), 5.0, _INK)
-    return frame.round().astype(np.uint8)
+    return _painted(
+        ((-1.0, 0.0), (1.0, 0.0), 2.0, _GREY),
+        *(((scale * mark, -0.9), (scale * mark, 0.9), 2.0, _UNSAFE) for mark in (-limit, limit)),
+        ((cart - 0.07, 0.0), (cart + 0.07, 0.0), 14.0, colour),
+        ((cart, 0.0), (cart + scale * length * sin, -scale * length * cos), 5.0, _INK),
+    )
 
 
-def _line(frame: npt.NDArray[np.float64], start: Point, end: Point, width: float, colour: tuple[int, int, int]) -> None:
-    """Nothing; a smooth line with round ends is painted on `frame`, whose corners are at -1 and 1, y upwards."""
+def _painted(*lines: tuple[Point, Point, float, tuple[int, int, int]]) -> Frame:
+    """Smooth lines with round ends: start, end, width, colour. Corners are at -1 and 1, y upwards."""
+    frame = np.full((_SIZE, _SIZE, 3), _PAPER, np.float64)
     pixels = (np.arange(_SIZE) + 0.5) * 2.0 / _SIZE - 1.0
-    x, y = pixels[None, :] - start[0], -pixels[:, None] - start[1]
-    along_x, along_y = end[0] - start[0], end[1] - start[1]
-    fraction = np.clip((x * along_x + y * along_y) / max(along_x**2 + along_y**2, 1e-12), 0.0, 1.0)
-    distance = np.hypot(x - fraction * along_x, y - fraction * along_y) * _SIZE / 2.0
-    cover = np.clip(width / 2.0 + 0.5 - distance, 0.0, 1.0)[..., None]
-    frame += cover * (np.asarray(colour) - frame)
+    for start, end, width, colour in lines:
+        x, y = pixels[None, :] - start[0], -pixels[:, None] - start[1]
+        along_x, along_y = end[0] - start[0], end[1] - start[1]
+        fraction = np.clip((x * along_x + y * along_y) / max(along_x**2 + along_y**2, 1e-12), 0.0, 1.0)
+        distance = np.hypot(x - fraction * along_x, y - fraction * along_y) * _SIZE / 2.0
+        cover = np.clip(width / 2.0 + 0.5 - distance, 0.0, 1.0)[..., None]
+        frame += cover * (np.asarray(colour) - frame)
+    return frame.round().astype(np.uint8)

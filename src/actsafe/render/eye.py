@@ -84,14 +84,10 @@ class Eye(NamedTuple):
         return combine(self.axes, x, y)
 
 
-def eye_of(view: View) -> Eye:
-    axes = jnp.asarray(view.camera_rotation)
-    return Eye(jnp.asarray(view.camera_position), axes, axes[:, 2], jnp.asarray(False), jnp.float32(1.0))
-
-
 def eyes_of(scene: Scene, view: View) -> list[Eye]:
     """The eyes whose pictures make the frame, in the order in which they are needed: the mirror's, the camera's."""
-    eye = eye_of(view)
+    axes = jnp.asarray(view.camera_rotation)
+    eye = Eye(jnp.asarray(view.camera_position), axes, axes[:, 2], jnp.asarray(False), jnp.float32(1.0))
     if scene.floor is None or not scene.floor.reflectance:
         return [eye]
     return [mirrored(eye, scene.floor.height, scene.floor.reflectance), eye]

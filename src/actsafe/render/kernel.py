@@ -59,7 +59,8 @@ def frame(
     def program(stored: Stored, image: Any) -> None:
         number = pl.program_id(0)
         tile = Tile(number // across * TILE[0], number % across * TILE[1], TILE)
-        image[tile.slices] = _draw(scene, lens._replace(pixels=_pixels(stored, lens, tile)), samples, stored, tile)
+        own = lens._replace(pixels=tile.pixels(height, width, stored.side[()]))
+        image[tile.slices] = _draw(scene, own, samples, stored, tile)
 
     words = pl.pallas_call(
         program,
@@ -71,10 +72,6 @@ def frame(
     )(stored)
     channels = [words[:height, :width] >> (8 * channel) for channel in range(3)]
     return jnp.stack(channels, axis=-1).astype(jnp.uint8)
-
-
-def _pixels(stored: Stored, lens: Lens, tile: Tile) -> Pixels:
-    return tile.pixels(lens.height, lens.width, stored.side[()])
 
 
 def _store(scene: Scene, view: View, lens: Lens) -> Stored:

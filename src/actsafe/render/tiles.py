@@ -78,32 +78,21 @@ class Stored(NamedTuple):
     def eye(self, eye: Array) -> Eye:
         """An eye as far as rays need it."""
         unused: Any = None
-        return Eye(_read(self.positions, 1, eye), _read(self.axes, 2, eye), unused, eye < self.camera, unused)
+        return Eye(_read(self.positions, eye), _read(self.axes, eye), unused, eye < self.camera, unused)
 
     def place(self, eye: Array, number: Array) -> Rectangle:
         """Where in the image a geom is; nowhere if it is not drawn."""
-        return Rectangle(*(_read(leaf, 0, eye, number) for leaf in self.geoms.place))
+        return jax.tree.map(lambda leaf: _read(leaf, eye, number), self.geoms.place)
 
     def geom(self, eye: Array, number: Array) -> Geoms:
         """A geom that is drawn, as far as rays and light need it."""
-        geoms, unused = self.geoms, jnp.float32(0.0)
-        return Geoms(
-            number=_read(geoms.number, 0, eye, number),
-            size=_read(geoms.size, 1, eye, number),
-            colour=_read(geoms.colour, 1, eye, number),
-            is_drawn=jnp.asarray(True),
-            origin=_read(geoms.origin, 1, eye, number),
-            axes=_read(geoms.axes, 2, eye, number),
-            headlight=_read(geoms.headlight, 1, eye, number),
-            lamps=_read(geoms.lamps, 2, eye, number),
-            beams=_read(geoms.beams, 2, eye, number),
-            nearness=unused,
-            place=self.place(eye, number),
-        )
+        needed = self.geoms._replace(is_drawn=None, nearness=None)
+        geom = jax.tree.map(lambda leaf: _read(leaf, eye, number), needed)
+        return geom._replace(is_drawn=jnp.asarray(True), nearness=jnp.float32(0.0))
 
 
-def _read(reference: Any, depth: int, *index: Any) -> Any:
-    """What is stored at this index: one number, or tuples of tuples of them, this deep."""
-    if depth == 0:
+def _read(reference: Any, *index: Any) -> Any:
+    """What is stored at this index: one number, or tuples of tuples of them."""
+    if len(index) == len(reference.shape):
         return reference[index]
-    return tuple(_read(reference, depth - 1, *index, place) for place in range(reference.shape[len(index)]))
+    return tuple(_read(reference, *index, place) for place in range(reference.shape[len(index)]))
