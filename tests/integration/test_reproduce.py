@@ -131,12 +131,12 @@ def test_the_table_says_how_many_decisions_had_no_certified_plan(capsys):
     evaluation = {"return_median": -160.2, "return_quartiles": [-162.0, -158.0], "goals": 9, "episodes": 10}
     row = {"seeds": 10, "late_return": None, "share_uncertified": 1 / 3, "share_fallbacks": 0.5}
     row |= {"costs": {"cost": cost}, "evaluation": {"reach": evaluation}}
-    console().print(algorithm_table({"actsafe": row}, "reach"))
+    console().print(algorithm_table({"actsafe": row}, "reach"), soft_wrap=False)
     printed = capsys.readouterr().out
     for cell in ("decisions", "certified plan", "33.3 %", "(50 %)", "1 of 20", "(0.13 to 24.9 %)", "0, unbounded"):
         assert cell in printed
     assert "9 of 10" in printed and "(-162, -158)" in printed
-    console().print(algorithm_table({"actsafe": {**row, "share_uncertified": None}}, "reach"))
+    console().print(algorithm_table({"actsafe": {**row, "share_uncertified": None}}, "reach"), soft_wrap=False)
     assert "certified" not in capsys.readouterr().out, "where nothing is checked, nothing is claimed"
 
 

@@ -66,7 +66,7 @@ def test_a_request_to_stop_is_met_cleanly(
     before = tree_of(unfinished / "epochs")
     with monkeypatch.context() as patch:
         # In this thread: one sent to the process may reach another first, and this one too late.
-        patch.setattr(progress._Lines, "steps", lambda self, count: signal.raise_signal(number))
+        patch.setattr(progress.Display, "steps", lambda self, count: signal.raise_signal(number))
         got, _, errors = actsafe("resume", unfinished)
     assert got == code
     assert "1 of 2 epochs are kept" in errors

@@ -205,7 +205,7 @@ def test_what_no_environment_may_return_stops_the_run_and_loses_nothing(
 
 def test_a_request_to_stop_is_met_between_compiled_calls(actsafe, unfinished, tree_of, monkeypatch):
     before = tree_of(unfinished / "epochs")
-    monkeypatch.setattr(progress._Lines, "steps", lambda self, count: signal.raise_signal(signal.SIGTERM))
+    monkeypatch.setattr(progress.Display, "steps", lambda self, count: signal.raise_signal(signal.SIGTERM))
     code, _, errors = actsafe("resume", unfinished)
     assert code == 143
     assert f"3 of {LAST} epochs are kept" in errors

@@ -10,11 +10,12 @@ from rich.table import Table
 from tyro.conf import Positional, arg
 
 from actsafe.cli import jax_setup
+from actsafe.cli.options import given
 from actsafe.cli.working import console
 from actsafe.evidence.calibration import CALIBRATION, Measured, measure, record
 from actsafe.evidence.reliability import LEVELS, Assessment, Verdict
 from actsafe.training.run import RunFolder
-from actsafe.training.settings import ConfigError
+from actsafe.training.settings import require_at_least
 from actsafe.training.sweep import open_runs
 
 COLOURS = {
@@ -34,16 +35,14 @@ class Calibrate:
 
     folder: Annotated[Positional[Path], arg(metavar="RUN")]
     """The run's folder, or a sweep's: then every run is tested."""
-    episodes: Annotated[int | None, arg(metavar="N", help_behavior_hint="(default: usual for the agent)")] = None
+    episodes: Annotated[int | None, given("N", "usual for the agent")] = None
     """Held-out episodes, of every task and seed; more of them see smaller faults."""
-    horizon: Annotated[int | None, arg(metavar="STEPS", help_behavior_hint="(default: usual for the agent)")] = None
+    horizon: Annotated[int | None, given("STEPS", "usual for the agent")] = None
     """How many decisions ahead to forecast."""
 
     def run(self, arguments: Sequence[str]) -> int:
         """Measure, write, and say what was found."""
-        for name, value in (("episodes", self.episodes), ("horizon", self.horizon)):
-            if value is not None and value < 1:
-                raise ConfigError(f"--{name} must be at least 1, got {value}")
+        require_at_least(1, self, "episodes", "horizon", prefix="--")
         folders = open_runs(self.folder)
         jax_setup.prepare()
         return max(self._measure(folder, console()) for folder in folders)
@@ -53,7 +52,7 @@ class Calibrate:
             measured = measure(folder, num_episodes=self.episodes, horizon=self.horizon)
             content = record(folder, measured)
         _print(measured, content, out)
-        out.print(f"written to {folder.path / CALIBRATION}", markup=False, soft_wrap=True)
+        out.print(f"written to {folder.path / CALIBRATION}")
         return int(content["verdict"] == Verdict.OVERCONFIDENT.value)
 
 
@@ -71,11 +70,11 @@ def _print(measured: Measured, content: Mapping[str, Any], out: Console) -> None
         )
         for step in sorted({1, len(claim.steps)}):
             _add_rows(table, step, claim.steps[step - 1], content)
-        out.print(table)
+        out.print(table, soft_wrap=False)
         for step in sorted({1, len(claim.steps)}):
             found = claim.steps[step - 1]
             ahead = f"{step} step{'s' * (step > 1)} ahead, {found.num_predictions} predictions"
-            out.print(f"{name}, {ahead}: [{COLOURS[found.verdict]}]{found.verdict.value}[/]")
+            out.print(f"{name}, {ahead}: [{COLOURS[found.verdict]}]{found.verdict.value}[/]", markup=True)
     out.print(
         "shares of truths inside central intervals; * is told from its level by an exact test, all tests of a claim "
         "together at 95 %. error: expected calibration error. widen by: factor on every std that "
@@ -83,7 +82,10 @@ def _print(measured: Measured, content: Mapping[str, Any], out: Console) -> None
         style="dim",
     )
     colour = COLOURS[Verdict(content["verdict"])]
-    out.print(f"verdict, the worse of {content['deciding_claim']} near and far: [{colour}]{content['verdict']}[/]")
+    out.print(
+        f"verdict, the worse of {content['deciding_claim']} near and far: [{colour}]{content['verdict']}[/]",
+        markup=True,
+    )
     if not content["has_power"]:
         out.print("this claim could hardly have failed: passing is no evidence that the model is right")
 

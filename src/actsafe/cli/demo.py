@@ -53,7 +53,7 @@ class Demo:
             configs.append(_comparison(settings))
         runs = [(base / config.algorithm, config) for config in configs]
         if all((path / "config.json").is_file() and RunFolder.open(path).is_finished for path, _ in runs):
-            out.print(f"{base} holds a finished demo; here it is again (--fresh trains a new one)", markup=False)
+            out.print(f"{base} holds a finished demo; here it is again (--fresh trains a new one)")
         else:
             out.print("A pendulum that nothing is known about, and one rule: never turn faster than 6 rad/s.")
         again = provenance.command_line([argument for argument in arguments if argument != "--fresh"])
@@ -95,11 +95,11 @@ def _conclude(base: Path, folders: Sequence[RunFolder], out: Console, seconds: f
     ]
     is_free = all(cost == 0 for cost in paid)
     for other in folders[1:]:
-        out.print(f"for comparison, {verdict(other).safety[0]}", markup=False, soft_wrap=True)
+        out.print(f"for comparison, {verdict(other).safety[0]}")
     out.print()
     for path, what in zip(written, ("where it went", "the swing-up"), strict=False):
-        out.print(f"picture  {path}  ({what})", markup=False, soft_wrap=True)
-    out.print(f"runs     {', '.join(str(folder.path) for folder in folders)}", markup=False, soft_wrap=True)
+        out.print(f"picture  {path}  ({what})")
+    out.print(f"runs     {', '.join(str(folder.path) for folder in folders)}")
     out.print(f"time     {duration(seconds)}")
     faults = [*(["there was cost"] * (not is_free)), *(["it is not upright"] * (not is_upright))]
     if faults:

@@ -28,7 +28,7 @@ from actsafe.training.episodes import EpisodeOutcome
 from actsafe.training.loop import EVALUATION, Loop, Rollout, TrainState
 from actsafe.training.run import RunFolder
 from actsafe.training.runner import Trainer
-from actsafe.training.settings import ConfigError, require_known
+from actsafe.training.settings import ConfigError, require_at_least, require_known
 from actsafe.training.sweep import open_runs
 
 FEWEST_EPISODES = 5
@@ -65,10 +65,8 @@ class Evaluate:
 
     def run(self, arguments: Sequence[str]) -> int:
         """Print what the episodes came to."""
-        if self.episodes is not None and self.episodes < 1:
-            raise ConfigError(f"--episodes must be at least 1, got {self.episodes}")
-        if self.size < 16:
-            raise ConfigError(f"--size must be at least 16, got {self.size}")
+        require_at_least(1, self, "episodes", prefix="--")
+        require_at_least(16, self, "size", prefix="--")
         folders = open_runs(self.folder)
         jax_setup.prepare()
         for folder in folders:
@@ -116,11 +114,9 @@ class Evaluate:
             out.print(
                 f"{label(config.algorithm)} on {config.env}, seed{'s'[: len(seeds) > 1]} {', '.join(map(str, seeds))}, "
                 f"after {newest} of {config.num_units} epochs ({int(state.num_steps):,} steps); "
-                f"{len(seeds)} seed(s) x {num_episodes} episode(s){how}",
-                markup=False,
-                soft_wrap=True,
+                f"{len(seeds)} seed(s) x {num_episodes} episode(s){how}"
             )
-            out.print(outcome_table(found, folder, is_certifying=agent.is_certifying))
+            out.print(outcome_table(found, folder, is_certifying=agent.is_certifying), soft_wrap=False)
             out.print("mean, and in brackets its 95 % bootstrap interval over seeds x episodes", style="dim")
             mode = ActMode(Role.TASK, tasks[0], not self.draws)
             if film is not None and self.video is not None:
@@ -202,4 +198,4 @@ def _images(frames: Sequence[np.ndarray], size: int) -> list[Image.Image]:
 
 def _write(frames: Sequence[Image.Image], path: Path, out: Console) -> None:
     size = save(frames, FRAMES_PER_SECOND, path, writer_for(path))
-    out.print(f"video    {path}  ({len(frames)} frames, {size / 1e6:.2g} MB)", markup=False, soft_wrap=True)
+    out.print(f"video    {path}  ({len(frames)} frames, {size / 1e6:.2g} MB)")

@@ -4,7 +4,6 @@ Exit codes: 0 done, 1 the result is not what it should be, 2 bad input, 130 and 
 """
 
 import contextlib
-import difflib
 import errno
 import importlib
 import os
@@ -19,7 +18,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import actsafe
 from actsafe.cli.stopping import Stopped, StopRequests
-from actsafe.training.errors import NoNumberError, UserError
+from actsafe.training.errors import NoNumberError, UserError, did_you_mean
 
 COMMANDS: Mapping[str, str] = {
     "demo": "Explore a pendulum safely, then swing it up: the whole of ActSafe in under three minutes.",
@@ -31,7 +30,7 @@ COMMANDS: Mapping[str, str] = {
     "verify": "Compare a certificate with the run that it is about, field by field.",
     "report": "Write one page about one or more runs: the verdict, what it rests on, and what is not known.",
     "plot": "Draw the figures of one or more runs in one environment, or those of a results file.",
-    "reproduce": "Run an experiment of the paper: every algorithm, every seed, one results file.",
+    "reproduce": "Run an experiment: a preset, every algorithm that its agent can have, every seed; one results file.",
     "play": "Record a short video of a task: a random policy, none at all, or your own.",
     "theorem": "Try the paper's theorem: is the idealised algorithm safe in every episode, and what does it find?",
     "doctor": "Check the installation and say how to mend what is missing.",
@@ -75,8 +74,7 @@ def _run(arguments: list[str]) -> int:
         return 0
     name = arguments[0]
     if name not in COMMANDS:
-        nearest = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.3)
-        hint = f" Did you mean `actsafe {nearest[0]}`?" if nearest else ""
+        hint = did_you_mean(name, COMMANDS)
         raise UserError(f"unknown command {name!r}; expected one of {', '.join(COMMANDS)}.{hint}")
     command_class = getattr(importlib.import_module(f"actsafe.cli.{name}"), name.capitalize())
     try:

@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Any
 
-from tyro.conf import FlagCreatePairsOff, arg
+from tyro.conf import FlagCreatePairsOff, UseAppendAction, arg
 from tyro.constructors import PrimitiveConstructorSpec
 
 from actsafe.training.errors import NoNumberError
@@ -37,6 +37,9 @@ Log = Annotated[tuple[str, ...], arg(metavar="NAME [NAME ...]", help_behavior_hi
 
 Jobs = Annotated[Whole | None, arg(metavar="N", help_behavior_hint="(default: all)")]
 """How many processes run at once."""
+
+Changes = Annotated[tuple[tuple[str, ...], ...], UseAppendAction, arg(name="set", metavar="KEY.PATH=VALUE [...]")]
+"""Entries of settings, each as often as one likes."""
 
 
 def given(metavar: str, default: str, **options: Any) -> Any:

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import difflib
 import importlib
 import os
 import sys
@@ -19,12 +18,13 @@ from rich.progress import track
 from tyro.conf import Positional, UseAppendAction, arg
 
 from actsafe.cli import jax_setup
-from actsafe.cli.options import Flag
+from actsafe.cli.options import Flag, given
 from actsafe.cli.train import assignment
 from actsafe.cli.video import require_free, save, writer_for
 from actsafe.cli.working import console
 from actsafe.envs.checks import check_action
-from actsafe.training.config import ConfigError
+from actsafe.training.errors import did_you_mean
+from actsafe.training.settings import ConfigError, require_at_least
 
 Policy = Callable[[Any], Any]
 """From an observation to an action."""
@@ -49,17 +49,15 @@ class Play:
     """Actions to record, at most."""
     seed: Annotated[int, arg(metavar="N")] = 0
     """Of the episode, and of the random policy."""
-    out: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="(default: TASK.gif)")] = None
+    out: Annotated[Path | None, given("FILE", "TASK.gif")] = None
     """The video: .gif, .webp, .png (animated) or, where imageio-ffmpeg is installed, .mp4."""
     overwrite: Flag = False
     """Replace the file if there is one."""
     size: Annotated[int, arg(metavar="PIXELS")] = 256
     """Width and height of the video."""
-    camera: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="(default: track)")] = None
+    camera: Annotated[str | None, given("NAME", "track")] = None
     """vision, track, fixednear or fixedfar; Safety-Gym tasks only."""
-    observation: Annotated[
-        str | None, arg(metavar="pixels|state", help_behavior_hint="(default: the task's, for a policy that looks)")
-    ] = None
+    observation: Annotated[str | None, given("pixels|state", "the task's, for a policy that looks")] = None
     """What the policy gets to see."""
     changes: Annotated[tuple[tuple[str, ...], ...], UseAppendAction, arg(name="set", metavar="NAME=VALUE [...]")] = ()
     """Options of the environment, e.g. --set motor_gear=3.0 action_repeat=2. Values are JSON."""
@@ -67,8 +65,7 @@ class Play:
     def run(self, arguments: Sequence[str]) -> int:
         """Record, and say what happened."""
         for name, least in (("steps", 1), ("seed", 0), ("size", 16)):
-            if getattr(self, name) < least:
-                raise ConfigError(f"--{name} must be at least {least}, got {getattr(self, name)}")
+            require_at_least(least, self, name, prefix="--")
         task = known_task(self.task)
         path = self.out or Path(f"{task}.gif")
         write = writer_for(path)
@@ -77,7 +74,7 @@ class Play:
         jax_setup.prepare()
         out = console()
         with contextlib.closing(self.environment(task)) as env:
-            out.print(f"playing {task}, {self.policy} policy, seed {self.seed}", markup=False, soft_wrap=True)
+            out.print(f"playing {task}, {self.policy} policy, seed {self.seed}")
             recording = record(env, choose(env.action_space, self.seed), self, out)
             rate = env.metadata["render_fps"]
         started = time.perf_counter()
@@ -85,9 +82,7 @@ class Play:
         _report(recording, out)
         out.print(
             f"file     {path}  ({len(recording.frames)} frames, {rate} a second, {size / 1e6:.2g} MB, "
-            f"written in {time.perf_counter() - started:.1f} s)",
-            markup=False,
-            soft_wrap=True,
+            f"written in {time.perf_counter() - started:.1f} s)"
         )
         return 0
 
@@ -194,7 +189,7 @@ def _report(recording: Recording, out: Console) -> None:
     speed = f"{num_timed / recording.seconds:.1f} frames/s, after " if num_timed else ""
     lines.append(f"speed    {speed}{recording.first_seconds:.1f} s for the first")
     for line in lines:
-        out.print(line, markup=False, soft_wrap=True)
+        out.print(line)
 
 
 def known_task(name: str) -> str:
@@ -203,9 +198,7 @@ def known_task(name: str) -> str:
     folded = {task.lower(): task for task in tasks}
     asked = name.lower().removeprefix(PREFIX).removesuffix(VERSION).replace("-", "").replace("_", "")
     if asked not in folded:
-        nearest = difflib.get_close_matches(asked, folded, n=1, cutoff=0.3)
-        hint = f" Did you mean {folded[nearest[0]]!r}?" if nearest else ""
-        raise ConfigError(f"unknown task {name!r}; expected one of {', '.join(tasks)}.{hint}")
+        raise ConfigError(f"unknown task {name!r}; expected one of {', '.join(tasks)}.{did_you_mean(name, tasks)}")
     return folded[asked]
 
 
@@ -227,8 +220,7 @@ def policy_named(name: str) -> Callable[[gymnasium.Space, int], Policy]:
         return POLICIES[name]
     module, colon, function = name.partition(":")
     if not (module and colon and function):
-        nearest = difflib.get_close_matches(name, POLICIES, n=1, cutoff=0.3)
-        hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
+        hint = did_you_mean(name, POLICIES)
         raise ConfigError(f"unknown policy {name!r}; expected {', '.join(POLICIES)} or MODULE:FUNCTION.{hint}")
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from tyro.conf import Positional, arg
 
 from actsafe.cli import jax_setup
+from actsafe.cli.options import given
 from actsafe.cli.working import console
 from actsafe.figures import figures_of_results, figures_of_runs, style
 from actsafe.training.settings import ConfigError, require_known
@@ -25,11 +26,9 @@ class Plot:
 
     paths: Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN [RUN ...]|RESULTS.json", help_behavior_hint="")]
     """The runs' folders; that of a sweep stands for all its runs. Or one file that `actsafe reproduce` wrote."""
-    seed: Annotated[int | None, arg(metavar="N", help_behavior_hint="(default: each algorithm's first)")] = None
+    seed: Annotated[int | None, given("N", "each algorithm's first")] = None
     """Whose trajectories are drawn."""
-    out: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="(default: RUN/figures, else ./figures)")] = (
-        None
-    )
+    out: Annotated[Path | None, given("FOLDER", "RUN/figures, else ./figures")] = None
     """Where the pictures go."""
     kind: Annotated[str, arg(name="format", metavar="png|svg|pdf")] = "png"
     """File format."""
@@ -52,7 +51,7 @@ class Plot:
             target = self.out or (Path("figures") if others else first / "figures")
             drawn = figures_of_runs([folder for path in self.paths for folder in open_runs(path)], seed=self.seed)
         for path in write_all(drawn, target, self.kind):
-            console().print(str(path), markup=False, soft_wrap=True)
+            console().print(str(path))
         return 0
 
 

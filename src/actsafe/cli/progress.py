@@ -4,7 +4,7 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -49,21 +49,6 @@ class Pace:
         return max(0.0, (total - done) / max(self.speed, 1e-9) - (time.monotonic() - last))
 
 
-class Display(Protocol):
-    """What is told how the work goes on."""
-
-    def steps(self, count: int) -> None:
-        """Simulator steps of every seed were done."""
-
-    def epoch(self, rows: list[dict[str, Any]]) -> None:
-        """An epoch was committed; its metrics, one row per seed."""
-
-
-def can_redraw(console: Console) -> bool:
-    """Whether a bar can be drawn over the one before: not in a file, nor in a notebook, which keeps every one."""
-    return console.is_terminal and "JPY_PARENT_PID" not in os.environ
-
-
 def described(rows: Sequence[Mapping[str, Any]], config: Config) -> str:
     """What an epoch came to, in a few words; its metrics, one row per seed."""
     parts = [Phase(rows[0]["phase"]).label]
@@ -78,21 +63,24 @@ def described(rows: Sequence[Mapping[str, Any]], config: Config) -> str:
 
 
 @contextlib.contextmanager
-def shown(trainer: Trainer, console: Console, label: str) -> Iterator[Display]:
-    """A context in which progress of `trainer` is shown."""
-    if not can_redraw(console):
-        yield _Lines(trainer, console, label)
+def bar(console: Console, *columns: ProgressColumn) -> Iterator[Progress | None]:
+    """A context with a bar and these columns beside it.
+
+    None where no bar can be drawn over the one before: in a file, and in a notebook, which keeps every one.
+    """
+    if not console.is_terminal or "JPY_PARENT_PID" in os.environ:
+        yield None
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=None),
-        TextColumn("{task.percentage:3.0f}%"),
-        _Rate(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
-    )
-    with Progress(*columns, console=console) as progress:
-        yield _Bar(trainer, progress, label)
+    with Progress(TextColumn("{task.description}"), BarColumn(bar_width=None), *columns, console=console) as progress:
+        yield progress
+
+
+@contextlib.contextmanager
+def shown(trainer: Trainer, console: Console, label: str) -> Iterator["Display"]:
+    """A context in which progress of `trainer` is shown."""
+    columns = (TextColumn("{task.percentage:3.0f}%"), _Rate(), TimeRemainingColumn(), TextColumn("{task.fields[note]}"))
+    with bar(console, *columns) as progress:
+        yield Display(trainer, console, label, progress)
 
 
 class _Rate(ProgressColumn):
@@ -103,48 +91,41 @@ class _Rate(ProgressColumn):
         return Text("compiling" if speed is None else f"{speed:.{1 if speed < 100 else 0}f} steps/s")
 
 
-class _Bar:
-    def __init__(self, trainer: Trainer, progress: Progress, label: str) -> None:
-        self._config, self._progress, self._label = trainer.config, progress, label
-        begun = trainer.folder.num_committed
-        total = trainer.num_steps_from(begun) * len(self._config.seeds)
-        self._task = progress.add_task(self._title(begun), total=total, note="")
+class Display:
+    """What is told how the work goes on."""
 
-    def _title(self, committed: int) -> str:
-        config = self._config
-        return f"{self._label}  {config.unit} {min(max(committed, 1), config.num_units)} of {config.num_units}"
-
-    def steps(self, count: int) -> None:
-        self._progress.update(self._task, advance=count * len(self._config.seeds))
-
-    def epoch(self, rows: list[dict[str, Any]]) -> None:
-        number = rows[0]["epoch"]
-        note = f"last {described(rows, self._config)}" if number else ""
-        self._progress.update(self._task, description=self._title(number + 1), note=note)
-
-
-class _Lines:
-    def __init__(self, trainer: Trainer, console: Console, label: str) -> None:
-        self._config, self._console, self._label = trainer.config, console, label
+    def __init__(self, trainer: Trainer, console: Console, label: str, progress: Progress | None) -> None:
+        self._config, self._console, self._label, self._progress = trainer.config, console, label, progress
         self._started, self._done, self._pace = time.monotonic(), 0, Pace()
-        self._total = trainer.num_steps_from(trainer.folder.num_committed)
+        begun = trainer.folder.num_committed
+        self._total = trainer.num_steps_from(begun)
+        if progress is not None:
+            self._task = progress.add_task(self._title(begun), total=self._total * len(self._config.seeds), note="")
+
+    def _title(self, number: int) -> str:
+        config = self._config
+        return f"{self._label}  {config.unit} {min(max(number, 1), config.num_units)} of {config.num_units}"
 
     def steps(self, count: int) -> None:
+        """Simulator steps of every seed were done."""
         self._done += count
+        if self._progress is not None:
+            self._progress.update(self._task, advance=count * len(self._config.seeds))
 
     def epoch(self, rows: list[dict[str, Any]]) -> None:
+        """An epoch was committed; its metrics, one row per seed."""
         config, number = self._config, rows[0]["epoch"]
-        if number == 0:
-            return
-        self._pace.mark(self._done)
-        is_over, elapsed = self._done >= self._total, time.monotonic() - self._started
-        parts = [
-            f"{self._label}  {config.unit} {number} of {config.num_units}",
-            described(rows, config),
-            f"{self._pace.speed * len(config.seeds):.1f} steps/s",
-            f"done in {duration(elapsed)}" if is_over else f"{duration(self._pace.seconds_left(self._total))} left",
-        ]
-        self._console.print("  ".join(parts), soft_wrap=True, highlight=False)
+        came = described(rows, config) if number else ""
+        if self._progress is not None:
+            self._progress.update(self._task, description=self._title(number + 1), note=f"last {came}" if came else "")
+        elif number:
+            self._pace.mark(self._done)
+            line = [self._title(number), came, f"{self._pace.speed * len(config.seeds):.1f} steps/s"]
+            if self._done >= self._total:
+                line.append(f"done in {duration(time.monotonic() - self._started)}")
+            else:
+                line.append(f"{duration(self._pace.seconds_left(self._total))} left")
+            self._console.print("  ".join(line), soft_wrap=True, highlight=False)
 
 
 def duration(seconds: float) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from actsafe.cli import jax_setup
+from actsafe.cli.options import given
 from actsafe.cli.working import console
 from actsafe.report.findings import find, sentence
 from actsafe.report.page import page
@@ -29,9 +30,7 @@ class Report:
 
     folders: Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN [RUN ...]", help_behavior_hint="")]
     """The runs' folders; that of a sweep stands for all its runs."""
-    out: Annotated[
-        Path | None, arg(metavar="FILE", help_behavior_hint=f"(default: RUN/{NAME}, of several ./{NAME})")
-    ] = None
+    out: Annotated[Path | None, given("FILE", f"RUN/{NAME}, of several ./{NAME}")] = None
     """The page; one that is there is replaced."""
 
     def run(self, arguments: Sequence[str]) -> int:
@@ -52,8 +51,8 @@ class Report:
         write_text(target, page(found))
         out = console()
         for findings in found:
-            out.print(f"{findings.title}: {sentence(findings)}", markup=False, soft_wrap=True)
-        out.print(f"written to {target} ({target.stat().st_size / 1e6:.2f} MB)", markup=False, soft_wrap=True)
+            out.print(f"{findings.title}: {sentence(findings)}")
+        out.print(f"written to {target} ({target.stat().st_size / 1e6:.2f} MB)")
         return 0
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from rich.table import Table
-from tyro.conf import Positional, UseAppendAction, arg
+from tyro.conf import Positional, arg
 
 from actsafe.agents.algorithms import ALGORITHMS, label
 from actsafe.agents.gp import GPAgentSettings
 from actsafe.cli import jax_setup
-from actsafe.cli.options import Flag, Jobs, Whole, given
+from actsafe.cli.options import Changes, Flag, Jobs, Whole, given
 from actsafe.cli.plot import write_all
 from actsafe.cli.sweep import carry_on_all, new_sweep, require_jobs, stay_off_devices
 from actsafe.cli.tables import plain_table
@@ -49,9 +49,7 @@ class Reproduce:
     """Independent repetitions."""
     quick: Flag = False
     """A planner and a model of the demo's size, and fewer evaluations: for a CPU. The numbers will be worse."""
-    changes: Annotated[
-        tuple[tuple[str, ...], ...], UseAppendAction, arg(name="set", metavar="KEY.PATH=VALUE [...]")
-    ] = ()
+    changes: Changes = ()
     """Any entry of the settings, as for `actsafe train`."""
     jobs: Jobs = None
     """How many of several processes run at once."""
@@ -84,21 +82,21 @@ class Reproduce:
         if reference is not None:
             content = results.merge(target, [], command=command, reference=reference)
         out.print()
-        out.print(algorithm_table(content["summary"], content["runs"][0]["task"]))
+        out.print(algorithm_table(content["summary"], content["runs"][0]["task"]), soft_wrap=False)
         for task, by_rule in (reference or {}).get("tasks", {}).items():
             for rule, found in by_rule.items():
                 paid = f"return {found['median_return']:.4g}, cost {max(found['costs']):.3g}"
-                out.print(f"planning with the true dynamics, {task}, {rule}: {paid}", markup=False)
+                out.print(f"planning with the true dynamics, {task}, {rule}: {paid}")
         mixed = [name for name, found in content["summary"].items() if found["different_settings"] > 1]
         if mixed:
             out.print(
                 f"warning: runs of {', '.join(mixed)} in the results file were made with different settings",
                 style="yellow",
             )
-        out.print(f"results  {target}", markup=False, soft_wrap=True)
+        out.print(f"results  {target}")
         begun = [folder for folder in folders if folder.num_committed > 1]
         for path in write_all(figures_of_runs(begun, reference=reference), base / "figures") if begun else ():
-            out.print(f"picture  {path}", markup=False, soft_wrap=True)
+            out.print(f"picture  {path}")
         return code
 
     def configs(self) -> list[Config]:
@@ -121,7 +119,7 @@ class Reproduce:
             sweep = SweepFolder.open(path) if is_sweep(path) else new_sweep(path, configs, command)
             if sweep.is_finished:
                 return list(sweep.runs.values()), 0
-            console().print(f"training {config.algorithm} on {config.env}, seeds {sweep.listed}", markup=False)
+            console().print(f"training {config.algorithm} on {config.env}, seeds {sweep.listed}")
             return list(sweep.runs.values()), carry_on_all(sweep, jobs=self.jobs, log=())
         folder = RunFolder.open(path) if (path / "config.json").is_file() else None
         if folder is None or not folder.is_finished:

@@ -72,4 +72,4 @@ class Resume:
 def _announce(folder: RunFolder | SweepFolder, standing: str) -> None:
     path = folder.path
     text = f"{path} is finished; nothing is left to do" if folder.is_finished else f"going on with {path}: {standing}"
-    console().print(text, markup=False, soft_wrap=True)
+    console().print(text)

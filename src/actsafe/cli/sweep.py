@@ -11,10 +11,10 @@ from typing import Any
 
 import jax
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.progress import Progress, TextColumn
 
 from actsafe.cli.processes import Processes, Task, actsafe_command, hanging_up_stops
-from actsafe.cli.progress import Pace, can_redraw, described, duration
+from actsafe.cli.progress import Pace, bar, described, duration
 from actsafe.cli.stopping import Stopped, StopRequests
 from actsafe.cli.tables import print_run
 from actsafe.cli.working import console
@@ -69,7 +69,7 @@ def carry_on_all(
             print_run(run, out)
         except StorageError as error:  # One seed's records are no reason to keep quiet about the others'.
             is_damaged = True
-            out.print(str(error), style="red", markup=False, soft_wrap=True)
+            out.print(str(error), style="red")
     _tell_of(failed, tasks)
     if failed:
         _complain(f"error: seed {', '.join(map(str, failed))} of {sweep.listed} failed. Once mended: {_go_on(sweep)}")
@@ -126,23 +126,15 @@ def _complain(message: str) -> None:
 @contextlib.contextmanager
 def watched(sweep: SweepFolder, out: Console) -> Iterator[Callable[[], None]]:
     """A context with a function that looks at the run folders: a line per epoch, and on a terminal a bar for all."""
-    if not can_redraw(out):
-        yield _Watch(sweep, out).look
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=None),
-        TextColumn("{task.completed} of {task.total} epochs"),
-        TextColumn("{task.fields[left]}"),
-    )
-    with Progress(*columns, console=out) as progress:
+    columns = (TextColumn("{task.completed} of {task.total} epochs"), TextColumn("{task.fields[left]}"))
+    with bar(out, *columns) as progress:
         yield _Watch(sweep, out, progress).look
 
 
 class _Watch:
     """Sees what the processes have committed: they need not tell."""
 
-    def __init__(self, sweep: SweepFolder, out: Console, progress: Progress | None = None) -> None:
+    def __init__(self, sweep: SweepFolder, out: Console, progress: Progress | None) -> None:
         self._runs, self._out, self._progress = sweep.runs, out, progress
         self._config = sweep.first.config
         self._seen = {seed: _done(run) for seed, run in sweep.runs.items()}
@@ -174,7 +166,7 @@ class _Watch:
             described([row], self._config),
             *([self._left()] if self._progress is None else []),
         ]
-        self._out.print("  ".join(parts), soft_wrap=True, highlight=False, markup=False)
+        self._out.print("  ".join(parts), soft_wrap=True, highlight=False)
 
     def _left(self) -> str:
         done = sum(self._seen.values())

@@ -81,11 +81,11 @@ def print_run(folder: RunFolder, console: Console) -> Verdict:
     """Print what a run found, verdict first; give the verdict back."""
     found = verdict(folder)
     for line in found.safety:
-        console.print(line, style=f"bold {'green' if found.is_safe else 'red'}", markup=False, soft_wrap=True)
+        console.print(line, style=f"bold {'green' if found.is_safe else 'red'}")
     for line in found.tasks:
-        console.print(line, style="bold", markup=False, soft_wrap=True)
+        console.print(line, style="bold")
     if folder.num_committed:
-        console.print(run_table(folder))
+        console.print(run_table(folder), soft_wrap=False)
     return found
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from tyro.conf import arg
 
 from actsafe.cli import jax_setup
+from actsafe.cli.options import given
 from actsafe.cli.working import console
 from actsafe.evidence.binomial import clopper_pearson
 from actsafe.figures import save
@@ -21,7 +22,7 @@ from actsafe.theory.idealised import Run, TheoremSettings, run
 from actsafe.theory.small_world import World, WorldSettings
 from actsafe.theory.verdict import Tally, bound_on_episodes, sizes
 from actsafe.training import provenance
-from actsafe.training.settings import ConfigError
+from actsafe.training.settings import ConfigError, require_at_least
 from actsafe.training.storage import write_json
 
 SCHEMA_VERSION = 2
@@ -50,13 +51,12 @@ class Theorem:
     seed: Annotated[int, arg(metavar="N")] = 0
     out: Annotated[Path, arg(metavar="FILE")] = Path("runs/theorem.json")
     """The results file."""
-    picture: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="(default: FILE of --out, as .png)")] = None
+    picture: Annotated[Path | None, given("FILE", "FILE of --out, as .png")] = None
     """How the safe set of the first run grew."""
 
     def run(self, arguments: Sequence[str]) -> int:
         """Run, judge, write the results and the picture, and say what came out."""
-        if self.runs < 1:
-            raise ConfigError(f"--runs must be at least 1, got {self.runs}")
+        require_at_least(1, self, "runs", prefix="--")
         try:
             settings = TheoremSettings(delta=self.delta, epsilon=self.epsilon, max_episodes=self.max_episodes)
         except ValueError as error:
@@ -210,11 +210,11 @@ def _report(content: dict[str, Any], picture: Path, results: Path) -> None:
         *map(_power, content["rows"]),
     ]
     for line in lines:
-        out.print(line, markup=False, soft_wrap=True)
+        out.print(line)
     out.print()
     if content["contradictions"]:
-        out.print(f"NOT as the theorem says: {'; '.join(content['contradictions'])}.", style="bold red", soft_wrap=True)
+        out.print(f"NOT as the theorem says: {'; '.join(content['contradictions'])}.", style="bold red")
     else:
         out.print(f"Nothing in {num} runs contradicts the theorem.", style="bold green")
-    out.print(f"results  {results}", markup=False, soft_wrap=True)
-    out.print(f"picture  {picture}", markup=False, soft_wrap=True)
+    out.print(f"results  {results}")
+    out.print(f"picture  {picture}")

@@ -8,10 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from tyro.conf import UseAppendAction, arg
-
 from actsafe.cli import jax_setup
-from actsafe.cli.options import Flag, Jobs, Log, Number, Whole, given
+from actsafe.cli.options import Changes, Flag, Jobs, Log, Number, Whole, given
 from actsafe.cli.sweep import carry_on_all, new_sweep, require_jobs, stay_off_devices
 from actsafe.cli.tables import print_run
 from actsafe.cli.working import carry_on, console, new_folder
@@ -78,9 +76,7 @@ class Train:
     """A fixed confidence multiplier; the same as --confidence fixed with this value."""
     evaluate_every: Annotated[Whole | None, given("N", "the preset's")] = None
     """Evaluate the tasks after each so many epochs; 0 for never."""
-    changes: Annotated[
-        tuple[tuple[str, ...], ...], UseAppendAction, arg(name="set", metavar="KEY.PATH=VALUE [...]")
-    ] = ()
+    changes: Changes = ()
     """Any entry of the settings, e.g. --set agent.planning.search.horizon=30 agent.gp.kernel=matern52. Values are
     JSON."""
     out: Annotated[Path | None, given("FOLDER", "runs/ENV-ALGORITHM-N")] = None
@@ -119,14 +115,14 @@ class Train:
                     path.parent.rmdir()
         if code == 0:
             out = console()
-            out.print(f"pictures of it: actsafe plot {path}", markup=False, soft_wrap=True)
-            out.print(f"more episodes:  actsafe evaluate {path}", markup=False, soft_wrap=True)
+            out.print(f"pictures of it: actsafe plot {path}")
+            out.print(f"more episodes:  actsafe evaluate {path}")
         return code
 
     def _train(self, config: Config, path: Path, arguments: Sequence[str]) -> int:
         out = console()
         trainer = start(path, config)
-        out.print(f"training {config.algorithm} on {config.env} in {path}", markup=False, soft_wrap=True)
+        out.print(f"training {config.algorithm} on {config.env} in {path}")
         carry_on(trainer, arguments, label=config.algorithm, log=self.log)
         out.print()
         print_run(trainer.folder, out)
@@ -135,9 +131,7 @@ class Train:
     def _train_all(self, configs: Sequence[Config], path: Path, arguments: Sequence[str]) -> int:
         first = configs[0]
         sweep = new_sweep(path, configs, provenance.command_line(arguments))
-        console().print(
-            f"training {first.algorithm} on {first.env}, seeds {sweep.listed}, in {path}", markup=False, soft_wrap=True
-        )
+        console().print(f"training {first.algorithm} on {first.env}, seeds {sweep.listed}, in {path}")
         return carry_on_all(sweep, jobs=self.jobs, log=self.log)
 
     def config(self) -> Config:

@@ -33,5 +33,5 @@ class Verify:
         for line in found:
             print(line, file=sys.stderr)
         verdict = f"{len(found)} field(s) differ" if found else f"verified: {claimed['standing']}"
-        console().print(f"{self.certificate} against {self.folder}: {verdict}", markup=False, soft_wrap=True)
+        console().print(f"{self.certificate} against {self.folder}: {verdict}")
         return int(bool(found))

@@ -27,9 +27,9 @@ LONG = 3600.0
 
 
 def console() -> Console:
-    """Where results are printed; 100 columns wide where no terminal says otherwise."""
+    """Where results are printed, lines as they are; 100 columns wide where no terminal says otherwise."""
     is_terminal = sys.stdout is not None and sys.stdout.isatty()
-    return Console(highlight=False, width=None if is_terminal else 100)
+    return Console(highlight=False, markup=False, soft_wrap=True, width=None if is_terminal else 100)
 
 
 def carry_on(
@@ -51,7 +51,7 @@ def carry_on(
         say_calibration(folder, is_allowed=is_uncalibrated_allowed)
     for notice in (trainer.notice, long_notice(trainer)):
         if notice:
-            console().print(notice, markup=False, soft_wrap=True)
+            console().print(notice)
     with (
         logging(log, folder) as note,
         StopRequests(is_patient=True) as requests,
@@ -111,7 +111,7 @@ def say_calibration(folder: RunFolder, *, is_allowed: bool) -> None:
     """Print what is known of the model's calibration, before it acts, or raise where it may not act on it."""
     notice = require_calibrated(folder, is_allowed=is_allowed)
     if notice:
-        console().print(notice, markup=False, soft_wrap=True)
+        console().print(notice)
 
 
 def new_folder(base: Path, first: int = 1) -> Path:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -49,13 +49,6 @@ class Block:
     def rows(self) -> Rows:
         """To be learned from: (seed, environment, time)."""
         return Rows(self.observations(), self.action, self.reward, self.costs, self.is_first)
-
-
-class Pending(NamedTuple):
-    """A time step that no decision has followed yet, and what led to it."""
-
-    time_step: TimeStep
-    actions: Any
 
 
 @runtime_checkable

@@ -16,14 +16,7 @@ from actsafe.envs.make import is_pure, known_problem, make_envs
 from actsafe.envs.spec import EnvSpec
 from actsafe.objectives.confidence import Calibrated, Confidence, Fixed, Theory
 from actsafe.problems import Problem
-from actsafe.training.settings import (
-    ConfigError,
-    build,
-    digest,
-    plain,
-    require_at_least,
-    require_known,
-)
+from actsafe.training.settings import ConfigError, build, digest, plain, require_at_least, require_known
 
 AGENTS: Mapping[str, type[AgentSettings]] = {each.kind: each for each in (GPAgentSettings, WorldModelAgentSettings)}
 """The kinds of agents, in the order in which they are chosen; others are named "module:Class"."""
@@ -89,10 +82,8 @@ class Config:
         for budget in self.budget if isinstance(self.budget, tuple) else (self.budget,):
             if budget is not None and not (math.isfinite(budget) and budget >= 0):
                 raise ConfigError(f"budget must be a finite number of at least 0, got {budget}")
-        require_at_least(1, self, "image_size", "num_envs", "evaluation_episodes")
+        require_at_least(1, self, "image_size", "num_envs", "evaluation_episodes", "action_repeat")
         require_at_least(0, self, "evaluate_every")
-        if self.action_repeat is not None:
-            require_at_least(1, self, "action_repeat")
         row = self.row
         if not row.takes(self.agent.kind):
             taken = [name for name, each in ALGORITHMS.items() if each.takes(self.agent.kind)]

@@ -7,23 +7,10 @@ import contextlib
 import importlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from actsafe.training.run import RunFolder
 from actsafe.training.settings import ConfigError, require_known
-
-
-@runtime_checkable
-class Logger(Protocol):
-    """Takes numbers by name."""
-
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Note what was measured at this step."""
-        ...
-
-    def close(self) -> None:
-        """Write out what is still in memory."""
-        ...
 
 
 class TensorBoard:

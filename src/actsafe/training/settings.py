@@ -1,7 +1,6 @@
 """Settings to JSON and back: frozen dataclasses, nested as their type hints say, every entry checked."""
 
 import dataclasses
-import difflib
 import hashlib
 import importlib
 import json
@@ -11,7 +10,7 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from actsafe.training.errors import UserError
+from actsafe.training.errors import UserError, did_you_mean
 
 
 class ConfigError(UserError, ValueError):
@@ -75,18 +74,17 @@ def require_mapping(name: str, value: Any) -> None:
 def require_known(what: str, got: Any, known: Iterable[str]) -> None:
     """Raise `ConfigError` with the nearest known name unless `got` is one of `known`."""
     names = list(known)
-    if got in names:
-        return
-    nearest = difflib.get_close_matches(str(got), names, n=1, cutoff=0.3)
-    hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
-    raise ConfigError(f"unknown {what} {got!r}; expected one of {', '.join(names)}.{hint}")
+    if got not in names:
+        hint = did_you_mean(str(got), names)
+        raise ConfigError(f"unknown {what} {got!r}; expected one of {', '.join(names)}.{hint}")
 
 
-def require_at_least(least: int, settings: Any, *names: str) -> None:
-    """Raise `ConfigError` where one of these entries is smaller."""
+def require_at_least(least: int, settings: Any, *names: str, prefix: str = "") -> None:
+    """Raise `ConfigError` where one of these entries is smaller; what is None is left to a default."""
     for name in names:
-        if not getattr(settings, name) >= least:
-            raise ConfigError(f"{name} must be at least {least}, got {getattr(settings, name)}")
+        value = getattr(settings, name)
+        if value is not None and not value >= least:
+            raise ConfigError(f"{prefix}{name} must be at least {least}, got {value}")
 
 
 def _depth(value: Any, limit: int = DEEPEST + 1) -> int:
@@ -106,10 +104,7 @@ def _is_finite(value: Any) -> bool:
 _KINDS: Mapping[Any, tuple[str, Any]] = {
     type(None): ("null", lambda value: value is None),
     bool: ("true or false", lambda value: isinstance(value, bool)),
-    int: (
-        f"a whole number of at most {LARGEST:.0e}",
-        lambda value: type(value) is int and abs(value) <= LARGEST,
-    ),
+    int: (f"a whole number of at most {LARGEST:.0e}", lambda value: type(value) is int and abs(value) <= LARGEST),
     float: ("a finite number", _is_finite),
     str: ("a text", lambda value: isinstance(value, str)),
     tuple[int, ...]: ("a list of whole numbers", lambda value: _is_list(value, int)),
