@@ -14,15 +14,15 @@ from actsafe.cli import jax_setup
 from actsafe.cli.options import Flag
 from actsafe.cli.plot import write_all
 from actsafe.cli.progress import duration
+from actsafe.cli.sweep import trained
 from actsafe.cli.tables import print_run, verdict
-from actsafe.cli.working import carry_on, console, new_folder
+from actsafe.cli.working import console, new_folder
 from actsafe.figures.drawing import exploration, swing_up
 from actsafe.figures.swing_up import TASK
 from actsafe.training import provenance
 from actsafe.training.config import Config
 from actsafe.training.presets import demo
-from actsafe.training.run import RunFolder
-from actsafe.training.runner import Trainer, start
+from actsafe.training.run import CONFIG, RunFolder
 from actsafe.training.storage import StorageError
 
 
@@ -52,22 +52,13 @@ class Demo:
         if not self.no_comparison:
             configs.append(_comparison(settings))
         runs = [(base / config.algorithm, config) for config in configs]
-        if all((path / "config.json").is_file() and RunFolder.open(path).is_finished for path, _ in runs):
+        if all((path / CONFIG).is_file() and RunFolder.open(path).is_finished for path, _ in runs):
             out.print(f"{base} holds a finished demo; here it is again (--fresh trains a new one)")
         else:
             out.print("A pendulum that nothing is known about, and one rule: never turn faster than 6 rad/s.")
         again = provenance.command_line([argument for argument in arguments if argument != "--fresh"])
-        folders = [self._finish(path, config, arguments, again) for path, config in runs]
+        folders = [trained(path, config, arguments, to_go_on=again)[0][0] for path, config in runs]
         return _conclude(base, folders, out, time.monotonic() - started)
-
-    def _finish(self, path: Path, config: Config, arguments: Sequence[str], again: str) -> RunFolder:
-        """The finished run in `path`: begun, continued, or left alone."""
-        is_begun = (path / "config.json").is_file()
-        if is_begun and (folder := RunFolder.open(path)).is_finished:
-            return folder
-        trainer = Trainer(RunFolder.open(path)) if is_begun else start(path, config)
-        carry_on(trainer, arguments, label=f"{config.algorithm:<7}", to_go_on=again)
-        return trainer.folder
 
 
 def _require_demo(base: Path) -> None:

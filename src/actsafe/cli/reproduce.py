@@ -14,17 +14,16 @@ from actsafe.agents.gp import GPAgentSettings
 from actsafe.cli import jax_setup
 from actsafe.cli.options import Changes, Flag, Jobs, Whole, given
 from actsafe.cli.plot import write_all
-from actsafe.cli.sweep import carry_on_all, new_sweep, require_jobs, stay_off_devices
+from actsafe.cli.sweep import require_jobs, stay_off_devices, trained
 from actsafe.cli.tables import plain_table
 from actsafe.cli.train import Train
-from actsafe.cli.working import carry_on, console
+from actsafe.cli.working import console
 from actsafe.figures import figures_of_runs
 from actsafe.training import provenance, results
 from actsafe.training.config import Config
 from actsafe.training.presets import PRESETS
 from actsafe.training.reference import reference_returns
-from actsafe.training.run import RunFolder
-from actsafe.training.runner import Trainer, start
+from actsafe.training.run import CONFIG, RunFolder
 from actsafe.training.settings import ConfigError, require_known
 from actsafe.training.sweep import SweepFolder, is_sweep
 
@@ -69,13 +68,13 @@ class Reproduce:
             _require_same(path, config)
         if target.exists():
             results.read(target)
-        if any(map(_has_processes, configs)):
+        if any(len(config.programs) > 1 for config in configs):
             stay_off_devices()
         jax_setup.prepare()
         out, command = console(), provenance.command_line(arguments)
         code, folders, content = 0, [], {}
         for path, config in paths.items():
-            own, failed = self._trained(path, config, arguments, command)
+            own, failed = trained(path, config, arguments, to_go_on=command, jobs=self.jobs)
             code, folders = max(code, failed), [*folders, *own]
             content = results.merge(target, [run for each in own for run in results.entries(each)], command=command)
         reference = reference_returns(configs[0], REFERENCE_EPISODES)
@@ -110,24 +109,6 @@ class Reproduce:
         chosen = names if self.algorithms is None else self.algorithms
         return [dataclasses.replace(config, algorithm=name) for name in dict.fromkeys(chosen)]
 
-    def _trained(
-        self, path: Path, config: Config, arguments: Sequence[str], command: str
-    ) -> tuple[list[RunFolder], int]:
-        """The runs of an algorithm, carried to their end, and the exit code."""
-        if _has_processes(config):
-            configs = [dataclasses.replace(config, seeds=(seed,)) for seed in config.seeds]
-            sweep = SweepFolder.open(path) if is_sweep(path) else new_sweep(path, configs, command)
-            if sweep.is_finished:
-                return list(sweep.runs.values()), 0
-            console().print(f"training {config.algorithm} on {config.env}, seeds {sweep.listed}")
-            return list(sweep.runs.values()), carry_on_all(sweep, jobs=self.jobs, log=())
-        folder = RunFolder.open(path) if (path / "config.json").is_file() else None
-        if folder is None or not folder.is_finished:
-            trainer = start(path, config) if folder is None else Trainer(folder)
-            carry_on(trainer, arguments, label=config.algorithm, to_go_on=command)
-            folder = trainer.folder
-        return [folder], 0
-
 
 def quick(config: Config) -> Config:
     """The same experiment with the planner and the model of the demo, and as few evaluations, or `ConfigError`."""
@@ -145,11 +126,6 @@ def quick(config: Config) -> Config:
     return dataclasses.replace(config, evaluate_every=small.evaluate_every, agent=agent)
 
 
-def _has_processes(config: Config) -> bool:
-    """Whether every seed has a process of its own."""
-    return len(config.seeds) > 1 and not config.is_one_program
-
-
 def _require_same(path: Path, config: Config) -> None:
     """Raise `ConfigError` where there are runs of other settings."""
     if is_sweep(path):
@@ -161,7 +137,7 @@ def _require_same(path: Path, config: Config) -> None:
             )
         for seed, run in runs.items():
             run.require_same(dataclasses.replace(config, seeds=(seed,)))
-    elif (path / "config.json").is_file():
+    elif (path / CONFIG).is_file():
         RunFolder.open(path).require_same(config)
 
 

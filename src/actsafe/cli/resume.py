@@ -46,13 +46,7 @@ class Resume:
         jax_setup.prepare()
         config, done = folder.config, max(folder.num_committed - 1, 0)
         _announce(folder, f"{done} of {config.num_units} {config.unit}s are done")
-        carry_on(
-            Trainer(folder),
-            arguments,
-            label=config.algorithm,
-            log=self.log,
-            is_uncalibrated_allowed=self.uncalibrated,
-        )
+        carry_on(Trainer(folder), arguments, log=self.log, is_uncalibrated_allowed=self.uncalibrated)
         out = console()
         out.print()
         print_run(folder, out)

@@ -17,13 +17,14 @@ from actsafe.cli.processes import Processes, Task, actsafe_command, hanging_up_s
 from actsafe.cli.progress import Pace, bar, described, duration
 from actsafe.cli.stopping import Stopped, StopRequests
 from actsafe.cli.tables import print_run
-from actsafe.cli.working import console
+from actsafe.cli.working import carry_on, console
+from actsafe.training import provenance
 from actsafe.training.config import Config
-from actsafe.training.run import RunFolder
-from actsafe.training.runner import Trainer, prepare
+from actsafe.training.run import CONFIG, RunFolder, require_free
+from actsafe.training.runner import Trainer, prepare, start
 from actsafe.training.settings import ConfigError
 from actsafe.training.storage import StorageError, size_text
-from actsafe.training.sweep import SweepFolder, require_disk
+from actsafe.training.sweep import SweepFolder, is_sweep, require_disk
 
 LOG = "log.txt"
 """Of a seed's process, in its run folder."""
@@ -44,11 +45,43 @@ def stay_off_devices() -> None:
 
 def new_sweep(path: Path, configs: Sequence[Config], command: str) -> SweepFolder:
     """A new folder with a run for each config, once it is known that such a run can be made."""
-    SweepFolder.require_free(path)
+    require_free(path)
     trainer = prepare(path / "seed-N", configs[0])
     trainer.loop.envs.close()
     require_disk(path, len(configs), trainer.disk_bytes)
     return SweepFolder.create(path, configs, trainer.folder.spec, command=command)
+
+
+def trained(
+    path: Path,
+    config: Config,
+    arguments: Sequence[str],
+    *,
+    to_go_on: str | None = None,
+    jobs: int | None = None,
+    log: Sequence[str] = (),
+) -> tuple[list[RunFolder], int]:
+    """The runs of these settings in `path`, and the exit code: begun, continued, or left alone where they are finished.
+
+    `to_go_on` is what to type after a stop.
+    """
+    configs = config.programs
+    heading = f"training {config.algorithm} on {config.env}"
+    if len(configs) > 1:
+        command = provenance.command_line(arguments)
+        sweep = SweepFolder.open(path) if is_sweep(path) else new_sweep(path, configs, command)
+        runs = list(sweep.runs.values())
+        if sweep.is_finished:
+            return runs, 0
+        console().print(f"{heading}, seeds {sweep.listed}, in {path}")
+        return runs, carry_on_all(sweep, jobs=jobs, log=log)
+    folder = RunFolder.open(path) if (path / CONFIG).is_file() else None
+    if folder is not None and folder.is_finished:
+        return [folder], 0
+    trainer = start(path, config) if folder is None else Trainer(folder)
+    console().print(f"{heading} in {path}")
+    carry_on(trainer, arguments, to_go_on=to_go_on, log=log)
+    return [trainer.folder], 0
 
 
 def carry_on_all(

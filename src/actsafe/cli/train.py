@@ -10,14 +10,15 @@ from typing import Annotated, Any
 
 from actsafe.cli import jax_setup
 from actsafe.cli.options import Changes, Flag, Jobs, Log, Number, Whole, given
-from actsafe.cli.sweep import carry_on_all, new_sweep, require_jobs, stay_off_devices
+from actsafe.cli.sweep import require_jobs, stay_off_devices, trained
 from actsafe.cli.tables import print_run
-from actsafe.cli.working import carry_on, console, new_folder
-from actsafe.training import provenance, settings
+from actsafe.cli.working import console, new_folder
+from actsafe.training import settings
 from actsafe.training.config import AGENTS, Config
+from actsafe.training.errors import did_you_mean
 from actsafe.training.loggers import require_loggers
 from actsafe.training.presets import PRESETS
-from actsafe.training.runner import start
+from actsafe.training.run import require_free
 from actsafe.training.settings import ConfigError, require_known
 
 PATHS: Mapping[str, str] = {
@@ -91,9 +92,7 @@ class Train:
     def run(self, arguments: Sequence[str]) -> int:
         """Train, and say what was found."""
         config = self.config()
-        configs = [config]
-        if not config.is_one_program:
-            configs = [dataclasses.replace(config, seeds=(seed,)) for seed in config.seeds]
+        configs = config.programs
         if self.dry_run:
             content = [each.to_json() for each in configs]
             print(json.dumps(content if len(configs) > 1 else content[0], indent=1))
@@ -105,34 +104,21 @@ class Train:
         jax_setup.prepare()
         path = self.out or new_folder(Path("runs") / f"{config.subject}-{config.algorithm}")
         try:
-            code = (
-                self._train_all(configs, path, arguments) if len(configs) > 1 else self._train(config, path, arguments)
-            )
+            require_free(path)
+            runs, code = trained(path, config, arguments, jobs=self.jobs, log=self.log)
         finally:
             if self.out is None:  # Made above: a run that was refused leaves nothing.
                 with contextlib.suppress(OSError):
                     path.rmdir()
                     path.parent.rmdir()
+        out = console()
+        if len(configs) == 1:
+            out.print()
+            print_run(runs[0], out)
         if code == 0:
-            out = console()
             out.print(f"pictures of it: actsafe plot {path}")
             out.print(f"more episodes:  actsafe evaluate {path}")
         return code
-
-    def _train(self, config: Config, path: Path, arguments: Sequence[str]) -> int:
-        out = console()
-        trainer = start(path, config)
-        out.print(f"training {config.algorithm} on {config.env} in {path}")
-        carry_on(trainer, arguments, label=config.algorithm, log=self.log)
-        out.print()
-        print_run(trainer.folder, out)
-        return 0
-
-    def _train_all(self, configs: Sequence[Config], path: Path, arguments: Sequence[str]) -> int:
-        first = configs[0]
-        sweep = new_sweep(path, configs, provenance.command_line(arguments))
-        console().print(f"training {first.algorithm} on {first.env}, seeds {sweep.listed}, in {path}")
-        return carry_on_all(sweep, jobs=self.jobs, log=self.log)
 
     def config(self) -> Config:
         """The settings asked for."""
@@ -213,7 +199,9 @@ def override(plain: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     """Settings as JSON with one entry changed; whether the value will do is for `Config.from_json` to say."""
     node, name = _node(plain, path), path.rpartition(".")[2]
     if node is None or (name not in node and path.rpartition(".")[0] != OPEN):
-        raise ConfigError(_unknown(path, plain))
+        known = list(_paths(plain))
+        hint = did_you_mean(path, known)
+        raise ConfigError(f"unknown setting {path!r}; `actsafe train --dry-run` prints all {len(known)}.{hint}")
     if name != "kind":
         node[name] = value
     elif value != node[name]:
@@ -235,16 +223,6 @@ def _node(plain: dict[str, Any], path: str) -> dict[str, Any] | None:
     for parent in path.split(".")[:-1]:
         node = node.get(parent) if isinstance(node, dict) else None
     return node if isinstance(node, dict) else None
-
-
-def _unknown(path: str, plain: dict[str, Any]) -> str:
-    known = list(_paths(plain))
-    try:
-        require_known("setting", path, known)
-    except ConfigError as error:
-        hint = str(error).partition("Did you mean")[1:]
-        return f"unknown setting {path!r}; `actsafe train --dry-run` prints all {len(known)}. {''.join(hint)}".rstrip()
-    return f"{path} cannot be set"
 
 
 def _paths(plain: dict[str, Any], prefix: str = "") -> Iterator[str]:

@@ -36,7 +36,6 @@ def carry_on(
     trainer: Trainer,
     arguments: Sequence[str],
     *,
-    label: str,
     to_go_on: str | None = None,
     log: Sequence[str] = (),
     is_uncalibrated_allowed: bool = False,
@@ -55,7 +54,7 @@ def carry_on(
     with (
         logging(log, folder) as note,
         StopRequests(is_patient=True) as requests,
-        shown(trainer, console(), label) as display,
+        shown(trainer, console(), f"{folder.config.algorithm:<7}") as display,
     ):
 
         def on_steps(count: int) -> None:

@@ -8,10 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from actsafe.training.config import Config
-from actsafe.training.run import CHECKPOINT
-from actsafe.training.storage import StorageError, file_sha256
-
-CONFIG = "config.json"
+from actsafe.training.run import CHECKPOINT, CONFIG, require_run
+from actsafe.training.storage import file_sha256
 
 
 def fingerprints(path: Path) -> dict[str, str]:
@@ -20,9 +18,7 @@ def fingerprints(path: Path) -> dict[str, str]:
     Settings are its config.json; the model is the newest checkpoint; data is all else that epochs have committed:
     manifests, trajectories or rows, metrics, ledger.
     """
-    if not (path / CONFIG).is_file():
-        found = "it has no config.json" if path.exists() else "there is nothing of that name"
-        raise StorageError(f"{path} is not a run folder: {found}. Name one that `actsafe train` made")
+    require_run(path)
     units = committed_units(path)
     files = [file for unit in units for file in sorted(unit.rglob("*")) if file.is_file()]
     return {

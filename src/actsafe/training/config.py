@@ -148,6 +148,13 @@ class Config:
         """Whether several seeds can be an axis of one program; else each has a process of its own."""
         return self.agent.is_one_program or is_pure(self.env)
 
+    @property
+    def programs(self) -> list["Config"]:
+        """The settings of every program that it takes: its own, or those of each seed by itself."""
+        if self.is_one_program or len(self.seeds) == 1:
+            return [self]
+        return [dataclasses.replace(self, seeds=(seed,)) for seed in self.seeds]
+
     def parts_kept(self, num_ticks: int) -> Mapping[str, int]:
         """For how many of the newest epochs, of so many rows of an environment, their part of the buffer is kept."""
         if not self.agent.replay_rows:

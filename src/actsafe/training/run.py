@@ -53,6 +53,8 @@ from actsafe.training.storage import (
 from actsafe.training.stores import read_arrays, write_arrays
 
 SCHEMA_VERSION = 2
+CONFIG, SWEEP = "config.json", "sweep.json"
+"""What says that a folder is a run, or has a run for each of several seeds."""
 CHECKPOINT, CHECKPOINTS_KEPT = "checkpoint", 2
 MANIFEST = "manifest.json"
 
@@ -84,13 +86,13 @@ class RunFolder:
     def create(cls, path: Path, config: Config, spec: EnvSpec) -> "RunFolder":
         """A new folder; an existing one is never touched, and of several that make it at once one succeeds."""
         folder, is_ours = cls(path, config, spec), not path.exists()
-        folder.require_free()
+        require_free(path)
         try:
             folder._units.mkdir(parents=True, exist_ok=True)
             content = {"schema": SCHEMA_VERSION, **folder._content}
-            write_first(path / "config.json", json_text(content).encode())
+            write_first(path / CONFIG, json_text(content).encode())
         except FileExistsError as error:
-            raise folder._taken() from error
+            raise _taken(path) from error
         except BaseException as error:
             with contextlib.suppress(OSError):
                 folder._units.rmdir()
@@ -101,24 +103,11 @@ class RunFolder:
             raise
         return folder
 
-    def require_free(self) -> None:
-        """Raise `StorageError` where there is something already."""
-        if self.path.exists() and not (self.path.is_dir() and self._is_blank):
-            raise self._taken()
-
-    def _taken(self) -> StorageError:
-        go_on = f", or go on with it: actsafe resume {self.path}" if (self.path / "config.json").is_file() else ""
-        return StorageError(f"{self.path} exists already and is left as it is. Choose another folder{go_on}")
-
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
         """The folder of an earlier run."""
-        if not (path / "config.json").is_file():
-            found = "it has no config.json" if path.exists() else "there is nothing of that name"
-            raise StorageError(
-                f"{path} is not a run folder: {found}. Name one that `actsafe train` made, or start one there"
-            )
-        content = read_json(path / "config.json")
+        require_run(path)
+        content = read_json(path / CONFIG)
         schema = content.get("schema") if isinstance(content, dict) else None
         if type(schema) is not int or "config" not in content:
             raise StorageError(
@@ -163,7 +152,7 @@ class RunFolder:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """A context in which no other process works on this run."""
-        with locked(self.path / "config.json") as self._is_held:
+        with locked(self.path / CONFIG) as self._is_held:
             yield
         self._is_held = None
 
@@ -325,13 +314,6 @@ class RunFolder:
     def _unit(self, number: int) -> Path:
         return self._units / f"{number:04d}"
 
-    @property
-    def _is_blank(self) -> bool:
-        """Whether the folder is empty but for what a start that was cut off may have left."""
-        clear_interrupted(self.path, of="config.json", age=60.0)
-        others = [entry for entry in self.path.iterdir() if not entry.name.startswith(".config.json.")]
-        return others in ([], [self._units]) and not (self._units.exists() and any(self._units.iterdir()))
-
     def _require_own(self) -> None:
         """Raise unless the epochs are in the run folder itself: what a link leads to is not ours to delete."""
         linked = [path for path in (self._units, *self._units.glob("[0-9]*")) if path.is_symlink()]
@@ -391,6 +373,35 @@ class RunFolder:
         if found != expected:
             raise _damaged(path, "truncated or altered: its checksum does not match")
         return path
+
+
+def require_run(path: Path) -> None:
+    """Raise `StorageError` unless the folder is a run."""
+    if not (path / CONFIG).is_file():
+        found = f"it has no {CONFIG}" if path.exists() else "there is nothing of that name"
+        raise StorageError(
+            f"{path} is not a run folder: {found}. Name one that `actsafe train` made, or start one there"
+        )
+
+
+def require_free(path: Path) -> None:
+    """Raise `StorageError` where there is something already."""
+    if path.exists() and not (path.is_dir() and _is_blank(path)):
+        raise _taken(path)
+
+
+def _is_blank(path: Path) -> bool:
+    """Whether a folder is empty but for what a start that was cut off may have left."""
+    clear_interrupted(path, of=CONFIG, age=60.0)
+    units = path / f"{Config.unit}s"
+    others = [entry for entry in path.iterdir() if not entry.name.startswith(f".{CONFIG}.")]
+    return others in ([], [units]) and not (units.exists() and any(units.iterdir()))
+
+
+def _taken(path: Path) -> StorageError:
+    is_begun = any((path / name).is_file() for name in (CONFIG, SWEEP))
+    go_on = f", or go on with it: actsafe resume {path}" if is_begun else ""
+    return StorageError(f"{path} exists already and is left as it is. Choose another folder{go_on}")
 
 
 def _damaged(path: Path, reason: str) -> StorageError:

@@ -18,7 +18,7 @@ from actsafe.training.config import ROWS, Config
 from actsafe.training.errors import ProblemError, UserError
 from actsafe.training.loop import Loop, TrainState, make_loop
 from actsafe.training.recording import ledger_of, metrics_rows
-from actsafe.training.run import CHECKPOINT, CHECKPOINTS_KEPT, RunFolder, UnitRecord
+from actsafe.training.run import CHECKPOINT, CHECKPOINTS_KEPT, CONFIG, RunFolder, UnitRecord, require_free
 from actsafe.training.storage import require_room, size_text
 
 
@@ -153,7 +153,7 @@ def prepare(path: Path, config: Config, **callbacks: Any) -> Trainer:
     with contextlib.ExitStack() as on_failure:
         on_failure.callback(loop.envs.close)
         trainer = Trainer(RunFolder(path, config, loop.envs.spec), loop=loop, **callbacks)
-        trainer.folder.require_free()
+        require_free(path)
         require_sound(loop)
         trainer.require_room()
         on_failure.pop_all()
@@ -185,7 +185,7 @@ def require_sound(loop: Loop) -> None:
 
 def train(path: Path, config: Config, *, command: str | None = None, **callbacks: Any) -> RunFolder:
     """A run in `path`, from where it stands to its end: a new one, or one of the same settings that was stopped."""
-    if not (path / "config.json").is_file():
+    if not (path / CONFIG).is_file():
         trainer = start(path, config, **callbacks)
     else:
         folder = RunFolder.open(path)

@@ -15,11 +15,10 @@ from typing import Any
 from actsafe.envs.spec import EnvSpec
 from actsafe.training.config import Config
 from actsafe.training.locking import locked
-from actsafe.training.run import RunFolder
+from actsafe.training.run import CONFIG, SWEEP, RunFolder, require_free
 from actsafe.training.storage import StorageError, read_json, require_room, write_json
 
 SCHEMA_VERSION = 1
-FILE = "sweep.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,19 +32,11 @@ class SweepFolder:
     def create(cls, path: Path, configs: Sequence[Config], spec: EnvSpec, *, command: str) -> "SweepFolder":
         """A new folder with a run for each config, all in such environments; an existing one is never touched."""
         by_seed = {seed: config for config in configs for seed in config.seeds}
-        cls.require_free(path)
+        require_free(path)
         runs = {seed: RunFolder.create(_run_path(path, seed), config, spec) for seed, config in by_seed.items()}
         # Last, so that a folder which says that it is a sweep has all its runs.
-        write_json(path / FILE, {"schema": SCHEMA_VERSION, "seeds": list(runs), "command": command})
+        write_json(path / SWEEP, {"schema": SCHEMA_VERSION, "seeds": list(runs), "command": command})
         return cls(path, runs)
-
-    @staticmethod
-    def require_free(path: Path) -> None:
-        """Raise `StorageError` where there is something already."""
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            is_ours = any((path / name).is_file() for name in (FILE, "config.json"))
-            go_on = f", or go on with it: actsafe resume {path}" if is_ours else ""
-            raise StorageError(f"{path} exists already and is left as it is. Choose another folder{go_on}")
 
     @classmethod
     def open(cls, path: Path) -> "SweepFolder":
@@ -55,12 +46,12 @@ class SweepFolder:
         first = runs[seeds[0]]
         for seed, run in runs.items():
             _require_kin(run, first, seed)
-        there = {file.parent.name for file in path.glob("seed-*/config.json")}
+        there = {file.parent.name for file in path.glob(f"seed-*/{CONFIG}")}
         unlisted = sorted(there - {run.path.name for run in runs.values()})
         if unlisted:
             raise StorageError(
-                f"{path / FILE} lists the seeds {_listed(seeds)}, and beside them there is {', '.join(unlisted)}. Move "
-                "it elsewhere or, if it belongs to them, add its seed to the list"
+                f"{path / SWEEP} lists the seeds {_listed(seeds)}, and beside them there is {', '.join(unlisted)}. "
+                "Move it elsewhere or, if it belongs to them, add its seed to the list"
             )
         return cls(path, runs)
 
@@ -86,7 +77,7 @@ class SweepFolder:
 
     def locked(self) -> AbstractContextManager[Any]:
         """A context in which no other process works on all of this sweep; each run has a lock of its own besides."""
-        return locked(self.path / FILE)
+        return locked(self.path / SWEEP)
 
 
 def require_disk(path: Path, num_runs: int, bytes_per_run: int) -> None:
@@ -97,7 +88,7 @@ def require_disk(path: Path, num_runs: int, bytes_per_run: int) -> None:
 
 def is_sweep(path: Path) -> bool:
     """Whether a folder says that it is a sweep."""
-    return (path / FILE).is_file()
+    return (path / SWEEP).is_file()
 
 
 def open_runs(path: Path) -> list[RunFolder]:
@@ -114,27 +105,27 @@ def _listed(seeds: Sequence[int]) -> str:
 
 
 def _read_seeds(path: Path) -> list[int]:
-    content = read_json(path / FILE)
+    content = read_json(path / SWEEP)
     schema = content.get("schema") if isinstance(content, dict) else None
     if not isinstance(schema, int) or not isinstance(seeds := content.get("seeds"), list):
-        raise StorageError(f"{path / FILE} was not written by actsafe: it lacks a schema number or a list of seeds")
+        raise StorageError(f"{path / SWEEP} was not written by actsafe: it lacks a schema number or a list of seeds")
     if schema > SCHEMA_VERSION:
         raise StorageError(
             f"{path} has schema {schema}, and this actsafe reads up to {SCHEMA_VERSION}. The sweep is left as it is; "
             "install a newer actsafe to work with it"
         )
     if not all(type(seed) is int and seed >= 0 for seed in seeds):
-        raise StorageError(f"{path / FILE}: seeds must be whole numbers of at least 0, got {seeds}")
+        raise StorageError(f"{path / SWEEP}: seeds must be whole numbers of at least 0, got {seeds}")
     if not seeds or len(set(seeds)) < len(seeds):
-        raise StorageError(f"{path / FILE}: seeds must be one or more different numbers, got {seeds}")
+        raise StorageError(f"{path / SWEEP}: seeds must be one or more different numbers, got {seeds}")
     return seeds
 
 
 def _open_run(path: Path, seed: int) -> RunFolder:
     folder = _run_path(path, seed)
-    if not (folder / "config.json").is_file():
+    if not (folder / CONFIG).is_file():
         raise StorageError(
-            f"{path / FILE} lists the seed {seed}, and {folder} is missing or no run folder. Put it back from a copy "
+            f"{path / SWEEP} lists the seed {seed}, and {folder} is missing or no run folder. Put it back from a copy "
             "or, to do without it, take its seed off that list"
         )
     return RunFolder.open(folder)

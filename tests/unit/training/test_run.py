@@ -12,6 +12,7 @@ import pytest
 
 from actsafe.envs.spec import EnvSpec
 from actsafe.evidence.ledger import LedgerRow
+from actsafe.training import run as run_folder
 from actsafe.training import storage
 from actsafe.training.locking import locked
 from actsafe.training.presets import tiny
@@ -258,7 +259,7 @@ def test_what_comes_after_a_gap_is_set_aside_too(run):
 def test_two_starts_at_once_make_one_run(tmp_path, monkeypatch):
     """Both have looked, and found nothing, before either has written."""
     path, barrier, outcomes = tmp_path / "run", threading.Barrier(2), []
-    monkeypatch.setattr(RunFolder, "_is_blank", property(lambda self: True))
+    monkeypatch.setattr(run_folder, "_is_blank", lambda path: True)
     write = storage.write_new
 
     def together(*arguments):
@@ -298,7 +299,7 @@ def test_an_existing_folder_is_never_touched(tmp_path, monkeypatch, has_links):
     with pytest.raises(StorageError, match="exists already"):
         RunFolder.create(tmp_path / "other", tiny(), SPEC)
     assert [each.name for each in (tmp_path / "other").iterdir()] == ["thesis.tex"]
-    monkeypatch.setattr(RunFolder, "_is_blank", property(lambda self: True))
+    monkeypatch.setattr(run_folder, "_is_blank", lambda path: True)
     with pytest.raises(StorageError, match="exists already"):
         RunFolder.create(path, replace(tiny(), seeds=(3,)), SPEC)
     assert (path / "config.json").read_bytes() == before
