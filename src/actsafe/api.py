@@ -1,6 +1,7 @@
 """The front door: train, look at a run, load its policy and act. The command line wraps the same functions."""
 
 import base64
+import contextlib
 import dataclasses
 import io
 import os
@@ -27,6 +28,7 @@ from actsafe.report.page import page
 from actsafe.training import runner
 from actsafe.training.collecting import Decider
 from actsafe.training.config import Config
+from actsafe.training.episodes import mean_of_known
 from actsafe.training.loop import EVALUATION, TrainState, first_state, make_loop, rollout_keys
 from actsafe.training.recording import evaluation
 from actsafe.training.results import entries
@@ -94,11 +96,8 @@ class Run:
 
     def __repr__(self) -> str:
         config, seeds = self.config, [seed for folder in self.folders for seed in folder.config.seeds]
-        done = min(max(folder.num_committed - 1, 0) for folder in self.folders)
-        return (
-            f"Run({str(self.path)!r}: {config.algorithm} on {config.env}, seeds {seeds}, {done} of {config.num_units} "
-            f"{config.unit}s)"
-        )
+        progress = min(self.folders, key=lambda folder: folder.num_done).progress
+        return f"Run({str(self.path)!r}: {config.algorithm} on {config.env}, seeds {seeds}, {progress})"
 
 
 class Figures(dict[str, Figure]):
@@ -148,21 +147,16 @@ def _told(config: Config, progress: bool) -> Callable[[list[dict[str, Any]]], No
     """What prints a line after every epoch, or nothing."""
 
     def on_epoch(rows: list[dict[str, Any]]) -> None:
-        first, costs = rows[0], [_mean(row["costs"].values()) for row in rows]
+        first, costs = rows[0], [mean_of_known(row["costs"].values()) for row in rows]
         left = (config.num_units - first["epoch"]) * first["timing"]["seconds"]
         print(
-            f"{config.unit} {first['epoch']} of {config.num_units} ({first['phase']}): "
-            f"return {_said(_mean(row['return'] for row in rows))}, cost {_said(_mean(costs))}; "
+            f"epoch {first['epoch']} of {config.num_units} ({first['phase']}): "
+            f"return {_said(mean_of_known(row['return'] for row in rows))}, cost {_said(mean_of_known(costs))}; "
             f"about {left:.0f} s left",
             flush=True,
         )
 
     return on_epoch if progress else lambda rows: None
-
-
-def _mean(values: Any) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(np.mean(known)) if known else None
 
 
 def _said(value: float | None) -> str:
@@ -333,14 +327,11 @@ def _evaluated(
     config: Config, epoch: int, state: TrainState, tasks: Sequence[str], episodes: int, *, is_greedy: bool = True
 ) -> list[dict[str, Any]]:
     loop, rows = make_loop(config), []
-    try:
+    with contextlib.closing(loop.envs):
         for task in tasks:
-            stream = EVALUATION + loop.agent.tasks.index(task)
-            _, found = loop.evaluate(state, task, episodes, epoch=epoch, stream=stream, is_greedy=is_greedy)
+            _, found = loop.evaluate(state, task, episodes, epoch=epoch, is_greedy=is_greedy)
             for seed, outcomes in zip(config.seeds, found, strict=True):
                 rows.append({"seed": seed, "task": task, **evaluation(outcomes, loop.agent, task)})
-    finally:
-        loop.envs.close()
     return rows
 
 

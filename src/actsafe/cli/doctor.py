@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from actsafe.cli.options import Flag
@@ -66,15 +67,10 @@ class Doctor:
             table.add_column(name, overflow="fold")
         colours = {Status.GOOD: "green", Status.OPTIONAL: "yellow", Status.BAD: "bold red"}
         for finding in findings:
-            table.add_row(finding.what, f"[{colours[finding.status]}]{finding.status.value}[/]", _plain(finding.found))
+            table.add_row(finding.what, f"[{colours[finding.status]}]{finding.status.value}[/]", escape(finding.found))
         console.print(table)
         _print_fixes(findings, console)
         return 1 if any(finding.status is Status.BAD for finding in findings) else 0
-
-
-def _plain(text: str) -> str:
-    """`text` with nothing that rich would take for markup."""
-    return text.replace("[", r"\[")
 
 
 def _print_fixes(findings: Sequence[Finding], console: Console) -> None:

@@ -103,11 +103,8 @@ class Evaluate:
             tasks = [self.task] if self.task is not None else list(agent.tasks)
             num_episodes = self.episodes or max(FEWEST_EPISODES, folder.config.evaluation_episodes)
             found = {
-                task: loop.evaluate(
-                    state, task, num_episodes, epoch=newest, stream=EVALUATION + place, is_greedy=not self.draws
-                )[1]
-                for place, task in enumerate(agent.tasks)
-                if task in tasks
+                task: loop.evaluate(state, task, num_episodes, epoch=newest, is_greedy=not self.draws)[1]
+                for task in tasks
             }
             how = f", {'draws of the policy' if self.draws else 'greedy'}" if agent.is_drawn else ""
             config, seeds = folder.config, folder.config.seeds

@@ -104,7 +104,7 @@ class Display:
 
     def _title(self, number: int) -> str:
         config = self._config
-        return f"{self._label}  {config.unit} {min(max(number, 1), config.num_units)} of {config.num_units}"
+        return f"{self._label}  epoch {min(max(number, 1), config.num_units)} of {config.num_units}"
 
     def steps(self, count: int) -> None:
         """Simulator steps of every seed were done."""

@@ -1,6 +1,7 @@
 """`actsafe report`."""
 
 import dataclasses
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -37,9 +38,10 @@ class Report:
         """Write the page, and say where it is."""
         if not self.folders:
             raise ConfigError("got no run folder; expected at least one: actsafe report RUN [RUN ...]")
-        repeated = [str(path) for n, path in enumerate(self.folders) if path.resolve() in _resolved(self.folders[:n])]
-        if repeated:
-            raise ConfigError(f"got {repeated[0]} more than once; expected different runs: name each once")
+        count = Counter(path.resolve() for path in self.folders)
+        for path in self.folders:
+            if count[path.resolve()] > 1:
+                raise ConfigError(f"got {path} more than once; expected different runs: name each once")
         target = self.out or (self.folders[0] / NAME if len(self.folders) == 1 else Path(NAME))
         if target.suffix.lower() not in SUFFIXES:
             raise ConfigError(f"--out: got {str(target)!r}; expected a name that ends in {' or '.join(SUFFIXES)}")
@@ -54,7 +56,3 @@ class Report:
             out.print(f"{findings.title}: {sentence(findings)}")
         out.print(f"written to {target} ({target.stat().st_size / 1e6:.2f} MB)")
         return 0
-
-
-def _resolved(paths: Sequence[Path]) -> set[Path]:
-    return {path.resolve() for path in paths}

@@ -44,8 +44,7 @@ class Resume:
     def _go_on(self, arguments: Sequence[str]) -> int:
         folder = RunFolder.open(self.folder)
         jax_setup.prepare()
-        config, done = folder.config, max(folder.num_committed - 1, 0)
-        _announce(folder, f"{done} of {config.num_units} {config.unit}s are done")
+        _announce(folder, f"{folder.progress} are done")
         carry_on(Trainer(folder), arguments, log=self.log, is_uncalibrated_allowed=self.uncalibrated)
         out = console()
         out.print()

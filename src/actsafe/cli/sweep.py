@@ -132,8 +132,7 @@ def _work(sweep: SweepFolder, tasks: Mapping[int, Task], num_at_once: int, out: 
 
 
 def _stopped(sweep: SweepFolder) -> str:
-    units = f"{sweep.first.config.num_units} {sweep.first.config.unit}s"
-    kept = ", ".join(f"{_done(run)} of {units} of seed {seed}" for seed, run in sweep.runs.items())
+    kept = ", ".join(f"{run.progress} of seed {seed}" for seed, run in sweep.runs.items())
     return f"stopped: {kept} are kept in {sweep.path}. Go on with: {_go_on(sweep)}"
 
 
@@ -146,10 +145,6 @@ def _tell_of(failed: Mapping[int, int], tasks: Mapping[int, Task]) -> None:
         ending = f"exit code {code}" if code > 0 else f"ended by {signal.Signals(-code).name}"
         log = tasks[seed].log
         _complain(f"seed {seed} failed ({ending}); the end of {log}:\n{tasks[seed].last_words()}")
-
-
-def _done(run: RunFolder) -> int:
-    return max(run.num_committed - 1, 0)
 
 
 def _complain(message: str) -> None:
@@ -170,7 +165,7 @@ class _Watch:
     def __init__(self, sweep: SweepFolder, out: Console, progress: Progress | None) -> None:
         self._runs, self._out, self._progress = sweep.runs, out, progress
         self._config = sweep.first.config
-        self._seen = {seed: _done(run) for seed, run in sweep.runs.items()}
+        self._seen = {seed: run.num_done for seed, run in sweep.runs.items()}
         self._started, self._begun = time.monotonic(), sum(self._seen.values())
         self._total = self._config.num_units * len(sweep.runs)
         self._pace = Pace(self._begun, len(sweep.runs))
@@ -182,7 +177,7 @@ class _Watch:
         """Show the epochs that are new."""
         for seed, run in self._runs.items():
             # Less than before: a process has set a damaged epoch aside, and computes it again.
-            self._seen[seed] = min(self._seen[seed], _done(run))
+            self._seen[seed] = min(self._seen[seed], run.num_done)
             # An epoch that is set aside this very moment cannot be read; the next look will do.
             with contextlib.suppress(StorageError):
                 for row in _rows(run, self._seen[seed]):
@@ -195,7 +190,7 @@ class _Watch:
     def _show(self, seed: int, row: Mapping[str, Any]) -> None:
         width = max(len(str(known)) for known in self._runs)
         parts = [
-            f"seed {seed:<{width}}  {self._config.unit} {row['epoch']} of {self._config.num_units}",
+            f"seed {seed:<{width}}  epoch {row['epoch']} of {self._config.num_units}",
             described([row], self._config),
             *([self._left()] if self._progress is None else []),
         ]
@@ -212,7 +207,7 @@ class _Watch:
 
 def _rows(run: RunFolder, seen: int) -> list[dict[str, Any]]:
     """Metrics of the epochs after the first `seen`, each with what it took."""
-    if _done(run) <= seen:
+    if run.num_done <= seen:
         return []
     metrics, timing = [row for row in run.rows("metrics") if row["epoch"]], run.timing()[1:]
     return [{**row, "timing": seconds} for row, seconds in zip(metrics, timing, strict=False)][seen:]

@@ -11,6 +11,7 @@ from rich.table import Table
 from actsafe.agents.algorithms import label
 from actsafe.agents.phases import Phase
 from actsafe.evidence.ledger import LedgerRow, Violations, violations
+from actsafe.training.episodes import mean_of_known
 from actsafe.training.run import RunFolder
 
 MOST_EPOCHS = 20
@@ -29,10 +30,6 @@ class Verdict:
     """A line per task of the last evaluation."""
     is_safe: bool
     """There were episodes that the agent answers for, and none was over a budget."""
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        return self.safety + self.tasks
 
 
 def verdict(folder: RunFolder) -> Verdict:
@@ -118,7 +115,10 @@ def run_table(folder: RunFolder) -> Table:
         table.add_column("fall-\nbacks", justify="right")
     for seed in seeds:
         of_seed = [row for row in metrics if row["seed"] == seed and row["epoch"]]
-        for epochs in _groups(of_seed, is_by_epoch):
+        groups: dict[Any, list[Mapping[str, Any]]] = {}
+        for row in of_seed:
+            groups.setdefault(row["epoch" if is_by_epoch else "phase"], []).append(row)
+        for epochs in groups.values():
             for place, name in enumerate(names):
                 first = [f"{seed}"] * (len(seeds) > 1) + [_span(epochs), Phase(epochs[0]["phase"]).label]
                 first += [_mean([row["return"] for row in epochs]), *(_last(epochs, task) for task in tasks)]
@@ -133,14 +133,6 @@ def run_table(folder: RunFolder) -> Table:
 def _budgets(folder: RunFolder) -> str:
     pairs = zip(folder.spec.cost_names, folder.spec.budgets, strict=True)
     return "budgets of an episode: " + ", ".join(f"{name} {budget:g}" for name, budget in pairs)
-
-
-def _groups(metrics: Metrics, is_by_epoch: bool) -> list[Metrics]:
-    """Rows that share a line of the table."""
-    groups: dict[Any, list[Mapping[str, Any]]] = {}
-    for row in metrics:
-        groups.setdefault(row["epoch"] if is_by_epoch else row["phase"], []).append(row)
-    return list(groups.values())
 
 
 def _span(epochs: Metrics) -> str:
@@ -174,8 +166,8 @@ def _costs(rows: Sequence[LedgerRow], is_certifying: bool) -> list[str]:
 
 
 def _mean(values: Iterable[float | None]) -> str:
-    known = [value for value in values if value is not None]
-    return _number(float(np.mean(known))) if known else ""
+    mean = mean_of_known(values)
+    return "" if mean is None else _number(mean)
 
 
 def _number(value: float) -> str:

@@ -81,7 +81,16 @@ class Theorem:
         bound = bound_on_episodes(world, settings)
         content = {
             "schema": SCHEMA_VERSION,
-            **_claims(tally, settings),
+            # The theorem's statements, each with whether it was so in every run.
+            "runs": tally.runs,
+            "violating_runs": tally.violating_runs,
+            "delta": settings.delta,
+            "epsilon": settings.epsilon,
+            "safe_set_shrank": tally.shrinking_runs > 0,
+            "contains_seed": tally.runs_with_seed == tally.runs,
+            "contains_reachable_set": tally.runs_with_reachable_set == tally.runs,
+            "epsilon_optimal": tally.epsilon_optimal_runs == tally.runs,
+            "tally": dataclasses.asdict(tally),
             "contradictions": failures,
             "sizes": rows[0]["sizes"],
             "rows": rows,
@@ -164,21 +173,6 @@ def _row(outcomes: Run, world: World, settings: TheoremSettings) -> dict[str, An
         "contradictions": [] if settings.is_mean_trusted else tally.failures(settings.delta),
         "tally": dataclasses.asdict(tally),
         "sizes": sizes(outcomes, world),
-    }
-
-
-def _claims(tally: Tally, settings: TheoremSettings) -> dict[str, Any]:
-    """The theorem's statements, each with whether it was so in every run; `tally` has the numbers of runs."""
-    return {
-        "runs": tally.runs,
-        "violating_runs": tally.violating_runs,
-        "delta": settings.delta,
-        "epsilon": settings.epsilon,
-        "safe_set_shrank": tally.shrinking_runs > 0,
-        "contains_seed": tally.runs_with_seed == tally.runs,
-        "contains_reachable_set": tally.runs_with_reachable_set == tally.runs,
-        "epsilon_optimal": tally.epsilon_optimal_runs == tally.runs,
-        "tally": dataclasses.asdict(tally),
     }
 
 

@@ -70,13 +70,10 @@ def carry_on(
             trainer.run(provenance.command_line(arguments))
             requests.check()
         except Stopped as stop:
-            config = folder.config
-            kept = max(folder.num_committed - 1, 0)
             command = to_go_on or f"actsafe resume {shlex.quote(str(folder.path))}"
             raise Stopped(
                 stop.signal_number,
-                f"stopped: {kept} of {config.num_units} {config.unit}s are kept in {folder.path}. "
-                f"Go on with: {command}",
+                f"stopped: {folder.progress} are kept in {folder.path}. Go on with: {command}",
             ) from None
 
 
@@ -84,7 +81,7 @@ def long_notice(trainer: Trainer) -> str:
     """What is said before a run that takes hours at least, on a CPU; else nothing."""
     if jax.default_backend() != "cpu" or trainer.folder.is_finished:
         return ""
-    epochs_left = trainer.config.num_units - max(trainer.folder.num_committed - 1, 0)
+    epochs_left = trainer.config.num_units - trainer.folder.num_done
     num_operations = trainer.agent.operations(epochs_left * trainer.loop.num_ticks * trainer.loop.steps_per_tick)
     seconds = num_operations * len(trainer.config.seeds) / _operations_per_second()
     if seconds < LONG:

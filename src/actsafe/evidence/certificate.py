@@ -21,16 +21,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
-
 import actsafe
 from actsafe.agents.algorithms import Role
 from actsafe.agents.base import ActMode, Newest, Promise
-from actsafe.evidence.binomial import clopper_pearson
 from actsafe.evidence.calibration import CALIBRATION, Known, known
 from actsafe.evidence.fingerprints import fingerprints
 from actsafe.evidence.ledger import LedgerRow, violations
 from actsafe.evidence.reliability import Verdict
+from actsafe.training.loop import rollout_keys
 from actsafe.training.run import RunFolder
 from actsafe.training.runner import Trainer
 from actsafe.training.storage import StorageError, finite, read_json, write_json
@@ -60,8 +58,8 @@ def certificate(folder: RunFolder) -> dict[str, Any]:
     newest = folder.num_committed - 1
     if newest < 0:
         raise StorageError(
-            f"{folder.path} has no committed {folder.config.unit}, so there is no policy to certify. "
-            f"Compute some first: actsafe resume {folder.path}"
+            f"{folder.path} has no committed epoch, so there is no policy to certify. Compute some first: "
+            f"actsafe resume {folder.path}"
         )
     prints, calibration = fingerprints(folder.path), known(folder)
     metrics = [row for row in folder.rows("metrics") if row["epoch"] == newest]
@@ -173,7 +171,7 @@ def _promise(folder: RunFolder, newest: int, metrics: Sequence[Mapping[str, Any]
             (block,) = loop.rollout(state, mode, 1, epoch=newest, stream=STREAM)
             return block.rows()
 
-        keys = jax.vmap(lambda key: jax.random.fold_in(jax.random.fold_in(key, newest), STREAM))(state.keys)
+        keys = rollout_keys(state, newest, STREAM)
         role = Role(metrics[0]["role"]) if metrics else Role.SEED
         learned = [row["learning"] for row in metrics] or [{} for _ in folder.config.seeds]
         promise = agent.promise(loop.learner, state.agent, Newest(role, learned, first_rows, keys))
@@ -237,7 +235,7 @@ def _violations(ledger: Sequence[LedgerRow]) -> list[dict[str, Any]]:
             "episodes": found.num_episodes,
             "over_budget": found.num_over,
             "rate": found.num_over / found.num_episodes if found.num_episodes else None,
-            "interval": list(clopper_pearson(found.num_over, found.num_episodes, confidence=CONFIDENCE)),
+            "interval": list(found.interval),
             "confidence": CONFIDENCE,
         }
         for found in violations(ledger)

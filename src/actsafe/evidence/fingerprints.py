@@ -7,8 +7,7 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from actsafe.training.config import Config
-from actsafe.training.run import CHECKPOINT, CONFIG, require_run
+from actsafe.training.run import CHECKPOINT, CONFIG, UNITS, require_run
 from actsafe.training.storage import file_sha256
 
 
@@ -19,18 +18,13 @@ def fingerprints(path: Path) -> dict[str, str]:
     manifests, trajectories or rows, metrics, ledger.
     """
     require_run(path)
-    units = committed_units(path)
+    units = [unit for unit in sorted((path / UNITS).glob("[0-9]*")) if unit.is_dir()]
     files = [file for unit in units for file in sorted(unit.rglob("*")) if file.is_file()]
     return {
         "settings": file_sha256(path / CONFIG),
         "model": _sha256_of(path, (file for file in files if units[-1] in file.parents and _is_model(path, file))),
         "data": _sha256_of(path, (file for file in files if not _is_model(path, file))),
     }
-
-
-def committed_units(path: Path) -> list[Path]:
-    """The folders of a run's epochs, in the order of time."""
-    return [unit for unit in sorted((path / f"{Config.unit}s").glob("[0-9]*")) if unit.is_dir()]
 
 
 def _is_model(path: Path, file: Path) -> bool:

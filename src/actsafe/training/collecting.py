@@ -57,7 +57,6 @@ class Collector(Protocol):
 
     def begin(self, policy: Policy, seeds: list[int], keys: Key[Array, " seed"]) -> None:
         """From now on, new episodes of all environments: `seeds` determine them, `keys` the policies' draws."""
-        ...
 
     def collect(self, policy: Policy, num_ticks: int) -> Block:
         """What so many ticks bring: each is a row, a decision, and the step it leads to."""
@@ -163,8 +162,8 @@ class HostCollector:
     def collect(self, policy: Policy, num_ticks: int) -> Block:
         steps, observations, led_here, said = [], [], [], []
         for _ in range(num_ticks):
-            time_step = self._advance()
-            led_here.append(np.where(time_step.is_first[:, None], np.float32(0.0), self._actions))
+            time_step, before = self._advance()
+            led_here.append(before)
             observation, decision, self._memory = self._decider.decide(policy, self._memory, time_step)
             if isinstance(observation, jax.Array):
                 observation.copy_to_host_async()
@@ -175,8 +174,7 @@ class HostCollector:
         return self._block(steps, observations, led_here, said)
 
     def last_row(self) -> Block:
-        time_step = self._advance()
-        led_here = np.where(time_step.is_first[:, None], np.float32(0.0), self._actions)
+        time_step, led_here = self._advance()
         return self._block([time_step], [self._envs.observe(time_step.view)], [led_here], [])
 
     def _block(self, steps: list[TimeStep], observations: list[Any], led_here: list[Any], said: list[Any]) -> Block:
@@ -196,11 +194,11 @@ class HostCollector:
             decisions=_to_time_axis(jax.tree.map(lambda *leaves: np.stack(leaves), *said)) if said else {},
         )
 
-    def _advance(self) -> TimeStep:
-        if self._seed is None:
-            return self._envs.step(self._actions)
+    def _advance(self) -> tuple[TimeStep, np.ndarray]:
+        """The next time step, and what led to it."""
         seed, self._seed = self._seed, None
-        return self._envs.reset(seed)
+        time_step = self._envs.step(self._actions) if seed is None else self._envs.reset(seed)
+        return time_step, np.where(time_step.is_first[:, None], np.float32(0.0), self._actions)
 
 
 class DeviceCollector:

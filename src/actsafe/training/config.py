@@ -4,7 +4,7 @@ import dataclasses
 import math
 import re
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from actsafe.agents.algorithms import ALGORITHMS, Algorithm, algorithm
 from actsafe.agents.base import Agent, AgentSettings
@@ -68,8 +68,6 @@ class Config:
     """The kind of agent and its settings. By default a small one: the planner with Gaussian processes for a problem of
     which reward and cost are known from state, with one cost; else the world model."""
 
-    unit: ClassVar[str] = "epoch"
-
     def __post_init__(self) -> None:
         small = self._chosen_kind().small() if self.agent is None else self.agent.small()
         for name, value in small.items():
@@ -91,16 +89,12 @@ class Config:
                 f"algorithm: {self.algorithm} needs an agent of kind {' or '.join(row.models or ())}, got agent.kind = "
                 f"{self.agent.kind}; choose one of {', '.join(taken)}, or another agent"
             )
-        if self.agent.replay_rows:
-            self._require_room_for_sequences(self.agent.replay_rows)
-
-    def _require_room_for_sequences(self, rows: Mapping[str, int]) -> None:
-        least = self.num_envs * self.agent.sequence_length
-        for name, number in rows.items():
-            if number < least:
+        for name, number in self.agent.replay_rows.items():
+            length = self.agent.sequence_length
+            if number < (least := self.num_envs * length):
                 raise ConfigError(
-                    f"agent.{name} must hold a sequence of agent.sequence_length = {self.agent.sequence_length} for "
-                    f"each of {self.num_envs} environments, {least} in all, got {number}"
+                    f"agent.{name} must hold a sequence of agent.sequence_length = {length} for each of "
+                    f"{self.num_envs} environments, {least} in all, got {number}"
                 )
 
     def _chosen_kind(self) -> type[AgentSettings]:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jax.numpy as jnp
@@ -93,16 +93,13 @@ class Episodes:
         if "rewards" in rows:
             returns = dict(zip(spec.tasks, np.sum(rows["rewards"], axis=0, dtype=float).tolist(), strict=True))
         is_ended = bool(rows["is_last"][-1])
-        said = {
-            name.removeprefix("decision/"): values[:num_decisions]
-            for name, values in rows.items()
-            if name.startswith("decision/")
-        }
+        prefix = "decision/"
+        said = {name.removeprefix(prefix): rows[name][:num_decisions] for name in rows if name.startswith(prefix)}
         return EpisodeOutcome(
             returns,
             np.sum(rows["costs"], axis=0, dtype=float),
             is_ended,
-            self._is_goal(rows) if is_ended else None,
+            bool(spec.problem.is_goal(jnp.asarray(rows["observation"][-1]))) if is_ended and spec.problem else None,
             float(np.max(rows["inner_cost"])) if "inner_cost" in rows else None,
             num_decisions,
             int(np.sum(said["is_fallback"])) if said else 0,
@@ -110,10 +107,6 @@ class Episodes:
             _largest(said["predicted_cost"]) if said else None,
             _mean(said["value"]) if said else None,
         )
-
-    def _is_goal(self, rows: Mapping[str, np.ndarray]) -> bool | None:
-        problem = self._spec.problem
-        return None if problem is None else bool(problem.is_goal(jnp.asarray(rows["observation"][-1])))
 
 
 def spans(is_first: np.ndarray) -> list[slice]:
@@ -129,6 +122,12 @@ def _flat(envs: list[list[EpisodeOutcome]]) -> list[EpisodeOutcome]:
 def _largest(values: np.ndarray) -> Any:
     known = values[~np.isnan(values)]
     return float(np.max(known)) if known.size else None
+
+
+def mean_of_known(values: Iterable[float | None]) -> float | None:
+    """The mean of the values that are known; None where none is."""
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
 
 
 def _mean(values: np.ndarray) -> float | None:

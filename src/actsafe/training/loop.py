@@ -158,7 +158,9 @@ class Loop:
         num_steps, num_rows = int(before.num_steps), (number - 1) * self.num_ticks
         num_ticks = self.num_ticks if number else self.config.schedule.seed_decisions + 1
         episodes, blocks = Episodes(self.envs.spec), []
-        self._compile_ahead(number, before.agent, buffer)
+        # Where compiling takes longest, this phase's program and the last one's are compiled beside all else.
+        for scheduled in (number, self.config.num_units):
+            self.learner.compile_ahead(before.agent, buffer, self.config.phase(scheduled))
         policy = self.learner.policy(session.agent, mode)
         with self._explained(f"epoch {number}"):
             self._collector.begin(policy, self._env_seeds(number, TRAINING), keys)
@@ -196,8 +198,8 @@ class Loop:
         evaluations = {}
         if self.config.is_evaluated(number):
             for place, task in enumerate(self.agent.tasks):
-                rollout, found = self._evaluated(after, number, task, 1 + place, self.config.evaluation_episodes)
-                evaluations[task] = found
+                num_episodes, stream = self.config.evaluation_episodes, 1 + place
+                rollout, evaluations[task] = self.evaluate(after, task, num_episodes, epoch=number, stream=stream)
                 if not self.agent.keeps_rows:
                     trajectory |= {f"{task}/{name}": value for name, value in rollout.arrays().items()}
         ended = time.perf_counter()
@@ -222,17 +224,23 @@ class Loop:
         )
 
     def evaluate(
-        self, train_state: TrainState, task: str, num_episodes: int, *, epoch: int, stream: int, is_greedy: bool = True
+        self,
+        state: TrainState,
+        task: str,
+        num_episodes: int,
+        *,
+        epoch: int,
+        stream: int | None = None,
+        is_greedy: bool = True,
     ) -> tuple[Rollout, list[list[EpisodeOutcome]]]:
-        """Episodes of a task's policy by seed, nothing is learned; `epoch` and `stream` choose random numbers."""
-        with self.agent.precision():
-            return self._evaluated(train_state, epoch, task, stream, num_episodes, is_greedy=is_greedy)
+        """Episodes of a task's policy by seed, nothing is learned; `epoch` and `stream` choose random numbers.
 
-    def _evaluated(
-        self, state: TrainState, epoch: int, task: str, stream: int, num_episodes: int, *, is_greedy: bool = True
-    ) -> tuple[Rollout, list[list[EpisodeOutcome]]]:
-        mode = ActMode(Role.TASK, task, is_greedy)
-        blocks = tuple(self.rollout(state, mode, self.ticks_of(num_episodes), epoch=epoch, stream=stream))
+        By default these are those of the evaluation that is asked for.
+        """
+        stream = EVALUATION + self.agent.tasks.index(task) if stream is None else stream
+        with self.agent.precision():
+            mode, num_ticks = ActMode(Role.TASK, task, is_greedy), self.ticks_of(num_episodes)
+            blocks = tuple(self.rollout(state, mode, num_ticks, epoch=epoch, stream=stream))
         episodes = Episodes(self.envs.spec)
         for block in blocks:
             episodes.add(block)
@@ -267,11 +275,6 @@ class Loop:
         phase = self.config.phase(number)
         is_held_back = not (bool(state.has_handed_over) or bool(state.may_hand_over) or number <= 1)
         return Phase.EXPANSION if phase is Phase.EXPLOITATION and is_held_back else phase
-
-    def _compile_ahead(self, number: int, state: Any, buffer: Any) -> None:
-        """Where compiling takes longest, let this phase's program and the last one's be compiled beside all else."""
-        for epoch in (number, self.config.num_units):
-            self.learner.compile_ahead(state, buffer, self.config.phase(epoch))
 
     def _require_safe_seed(self, phase: Phase, outcomes: list[list[EpisodeOutcome]]) -> None:
         costs = [outcome.costs for of_seed in outcomes for outcome in of_seed]

@@ -7,7 +7,7 @@ import numpy as np
 
 from actsafe.agents.base import Agent
 from actsafe.evidence.ledger import LedgerRow, is_over, ledger_rows
-from actsafe.training.episodes import EpisodeOutcome
+from actsafe.training.episodes import EpisodeOutcome, mean_of_known
 from actsafe.training.loop import Epoch
 
 
@@ -47,7 +47,7 @@ def _means(outcomes: Sequence[EpisodeOutcome], cost_names: Sequence[str], task: 
     """Means over episodes that ended, None where none did; counts are over all."""
     ended = [outcome for outcome in outcomes if outcome.is_ended]
     returns = {
-        name: _mean([outcome.returns[name] for outcome in ended]) for name in (ended[0].returns if ended else ())
+        name: mean_of_known(outcome.returns[name] for outcome in ended) for name in (ended[0].returns if ended else ())
     }
     inner_costs = [outcome.inner_cost for outcome in outcomes if outcome.inner_cost is not None]
     return {
@@ -56,7 +56,7 @@ def _means(outcomes: Sequence[EpisodeOutcome], cost_names: Sequence[str], task: 
         "returns": returns,
         "costs": _costs(ended, cost_names),
         "inner_cost": max(inner_costs, default=None),
-        "value": _mean([outcome.value for outcome in outcomes if outcome.value is not None]),
+        "value": mean_of_known(outcome.value for outcome in outcomes),
     }
 
 
@@ -67,7 +67,7 @@ def evaluation(outcomes: Sequence[EpisodeOutcome], agent: Agent, task: str) -> d
     over = [any(map(is_over, outcome.costs, spec.budgets)) for outcome in outcomes]
     return {
         "episodes": len(outcomes),
-        "return": _mean([outcome.returns[task] for outcome in outcomes]),
+        "return": mean_of_known(outcome.returns[task] for outcome in outcomes),
         "costs": _costs(outcomes, spec.cost_names),
         "over": sum(over),
         "goals": sum(goals) if goals else None,
@@ -77,8 +77,4 @@ def evaluation(outcomes: Sequence[EpisodeOutcome], agent: Agent, task: str) -> d
 
 
 def _costs(outcomes: Sequence[EpisodeOutcome], cost_names: Sequence[str]) -> Mapping[str, float | None]:
-    return {name: _mean([float(outcome.costs[n]) for outcome in outcomes]) for n, name in enumerate(cost_names)}
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return float(np.mean(values)) if len(values) else None
+    return {name: mean_of_known(float(outcome.costs[n]) for outcome in outcomes) for n, name in enumerate(cost_names)}

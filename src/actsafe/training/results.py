@@ -10,9 +10,9 @@ import numpy as np
 
 from actsafe.agents.algorithms import order
 from actsafe.agents.phases import Phase
-from actsafe.evidence.binomial import clopper_pearson
 from actsafe.evidence.ledger import LedgerRow, violations
 from actsafe.training import provenance
+from actsafe.training.episodes import mean_of_known
 from actsafe.training.run import RunFolder
 from actsafe.training.storage import StorageError, finite, read_json, write_text
 
@@ -145,15 +145,16 @@ def _summary(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "seeds": len(runs),
         "steps": [run["steps"] for run in runs],
         "costs": _costs(rows),
-        "random_return": _mean(epoch["mean_return"] for epoch in warm_up),
-        "late_return": _mean(epoch["mean_return"] for run in runs for epoch in _late(run["epochs"])),
+        "random_return": mean_of_known(epoch["mean_return"] for epoch in warm_up),
+        "late_return": mean_of_known(epoch["mean_return"] for run in runs for epoch in _late(run["epochs"])),
         "evaluation": _evaluations(runs),
         "num_decisions": num_decisions,
         "share_fallbacks": sum(row.num_fallbacks for row in decided) / max(1, num_decisions),
         "share_uncertified": None if None in unchecked else sum(n or 0 for n in unchecked) / max(1, num_decisions),
         "seconds_median": float(np.median([run["seconds"] for run in runs])),
         "minutes": [None if run["wall_seconds"] is None else run["wall_seconds"] / 60.0 for run in runs],
-        "different_settings": _num_different_settings(runs),
+        # 1 where results may be taken together.
+        "different_settings": len({json.dumps({**run["settings"], "seeds": None}, sort_keys=True) for run in runs}),
     }
 
 
@@ -168,14 +169,14 @@ def _costs(by_run: Sequence[Sequence[LedgerRow]]) -> dict[str, dict[str, Any]]:
             "budget": each.budget,
             "episodes": each.num_episodes,
             "episodes_over": each.num_over,
-            "interval": clopper_pearson(each.num_over, each.num_episodes),
+            "interval": each.interval,
             "seeds_over": sum(any(row.num_over for row in rows) for rows in own),
             "epochs": each.num_epochs,
             "epochs_over": each.num_epochs_over,
             "worst_cost": each.worst,
             "total_cost_median": float(np.median(totals)),
             "total_cost_max": max(totals),
-            "late_cost": _mean(late),
+            "late_cost": mean_of_known(late),
         }
     return found
 
@@ -199,7 +200,7 @@ def _evaluations(runs: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]
         found[task] = {
             "return_median": median,
             "return_quartiles": [low, high],
-            "costs": {name: _mean(each["costs"][name] for each in own) for name in own[0]["costs"]},
+            "costs": {name: mean_of_known(each["costs"][name] for each in own) for name in own[0]["costs"]},
             **{name: _sum(each[name] for each in own) for name in _COUNTED},
         }
     return found
@@ -207,11 +208,6 @@ def _evaluations(runs: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]
 
 def _late(values: Sequence[Any]) -> Sequence[Any]:
     return values[-max(1, len(values) // 10) :]
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(np.mean(known)) if known else None
 
 
 def _sum(values: Iterable[int | None]) -> int | None:
@@ -222,11 +218,6 @@ def _sum(values: Iterable[int | None]) -> int | None:
 def last_known(values: Sequence[Any]) -> Any:
     """The last value that is not None: an evaluation is not made after every epoch."""
     return next((value for value in reversed(values) if value is not None), None)
-
-
-def _num_different_settings(runs: Sequence[Mapping[str, Any]]) -> int:
-    """With how many settings, seeds aside, the runs were made: 1 where results may be taken together."""
-    return len({json.dumps({**run["settings"], "seeds": None}, sort_keys=True) for run in runs})
 
 
 def read(path: Path) -> dict[str, Any]:

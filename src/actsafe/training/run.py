@@ -55,6 +55,7 @@ from actsafe.training.stores import read_arrays, write_arrays
 SCHEMA_VERSION = 2
 CONFIG, SWEEP = "config.json", "sweep.json"
 """What says that a folder is a run, or has a run for each of several seeds."""
+UNITS = "epochs"
 CHECKPOINT, CHECKPOINTS_KEPT = "checkpoint", 2
 MANIFEST = "manifest.json"
 
@@ -145,6 +146,16 @@ class RunFolder:
         return next(number for number in itertools.count() if not self._unit(number).exists())
 
     @property
+    def num_done(self) -> int:
+        """The same without what comes before the first."""
+        return max(self.num_committed - 1, 0)
+
+    @property
+    def progress(self) -> str:
+        """How many epochs are done, for people."""
+        return f"{self.num_done} of {self.config.num_units} epochs"
+
+    @property
     def is_finished(self) -> bool:
         """Whether every epoch of the schedule is committed."""
         return self.num_committed > self.config.num_units
@@ -177,8 +188,8 @@ class RunFolder:
         """
         if self._is_held is not None and not self._is_held():
             raise StorageError(
-                f"{self.path} was moved, deleted or replaced while this process worked on it. {self.config.unit} "
-                f"{number} was not kept; go on where the run is now: actsafe resume FOLDER"
+                f"{self.path} was moved, deleted or replaced while this process worked on it. Epoch {number} was not "
+                "kept; go on where the run is now: actsafe resume FOLDER"
             )
         files = {"metrics.json": unit.metrics, "ledger.json": unit.ledger, "timing.json": unit.timing}
         trees = {CHECKPOINT: state, **parts}
@@ -243,8 +254,8 @@ class RunFolder:
         newest = self.num_committed - 1
         if newest < 0:
             raise StorageError(
-                f"{self.path} has no committed {self.config.unit}, so there is no data and no model yet. "
-                f"Compute some first: actsafe resume {self.path}"
+                f"{self.path} has no committed epoch, so there is no data and no model yet. Compute some first: "
+                f"actsafe resume {self.path}"
             )
         problems = []
         for number in range(newest, max(newest - CHECKPOINTS_KEPT, -1), -1):
@@ -309,7 +320,7 @@ class RunFolder:
 
     @property
     def _units(self) -> Path:
-        return self.path / f"{self.config.unit}s"
+        return self.path / UNITS
 
     def _unit(self, number: int) -> Path:
         return self._units / f"{number:04d}"
@@ -393,7 +404,7 @@ def require_free(path: Path) -> None:
 def _is_blank(path: Path) -> bool:
     """Whether a folder is empty but for what a start that was cut off may have left."""
     clear_interrupted(path, of=CONFIG, age=60.0)
-    units = path / f"{Config.unit}s"
+    units = path / UNITS
     others = [entry for entry in path.iterdir() if not entry.name.startswith(f".{CONFIG}.")]
     return others in ([], [units]) and not (units.exists() and any(units.iterdir()))
 

@@ -68,7 +68,8 @@ def _restored(path: Path, wanted: dict[str, jax.ShapeDtypeStruct]) -> dict[str, 
             there, expected = _described(found.get(name)), _described(wanted.get(name))
             if there != expected:
                 raise StorageError(f"{path} has {there} for {name}, expected {expected}")
-            if any(chunk > max(size, 1) for chunk, size in _chunks(found[name])):
+            stored = found[name]
+            if any(chunk > max(size, 1) for chunk, size in zip(stored.storage.chunk_shape, stored.shape, strict=True)):
                 raise StorageError(f"{path} has chunks larger than the array {name}")
         as_arrays = {name: orbax.RestoreArgs(restore_type=np.ndarray) for name in wanted}
         return checkpointer.restore(path, args=orbax.args.PyTreeRestore(restore_args=as_arrays))
@@ -76,10 +77,6 @@ def _restored(path: Path, wanted: dict[str, jax.ShapeDtypeStruct]) -> dict[str, 
 
 def _described(leaf: Any) -> str:
     return "nothing" if leaf is None else f"{np.dtype(leaf.dtype)}{tuple(leaf.shape)}"
-
-
-def _chunks(leaf: Any) -> zip:
-    return zip(leaf.storage.chunk_shape, leaf.shape, strict=True)
 
 
 def _is_array(leaf: Any) -> bool:
