@@ -207,11 +207,10 @@ def _random(space: gymnasium.Space, seed: int) -> Policy:
     return lambda observation: space.sample()
 
 
-def _zero(space: gymnasium.Space, seed: int) -> Policy:
-    return lambda observation: np.zeros(space.shape or ())
-
-
-POLICIES: Mapping[str, Callable[[gymnasium.Space, int], Policy]] = {"random": _random, "zero": _zero}
+POLICIES: Mapping[str, Callable[[gymnasium.Space, int], Policy]] = {
+    "random": _random,
+    "zero": lambda space, seed: lambda observation: np.zeros(space.shape or ()),
+}
 
 
 def policy_named(name: str) -> Callable[[gymnasium.Space, int], Policy]:

@@ -13,7 +13,6 @@ from actsafe.cli.options import given
 from actsafe.cli.working import console
 from actsafe.figures import figures_of_results, figures_of_runs, style
 from actsafe.training.settings import ConfigError, require_known
-from actsafe.training.storage import StorageError
 from actsafe.training.sweep import open_runs
 
 
@@ -57,9 +56,4 @@ class Plot:
 
 def write_all(figures: Mapping[str, Figure], folder: Path, kind: str = "png") -> list[Path]:
     """Where the pictures are now, which have the names of the figures."""
-    try:
-        return [style.save(figure, folder / f"{name}.{kind}") for name, figure in figures.items()]
-    except OSError as error:
-        raise StorageError(
-            f"a picture could not be written to {folder} ({error.strerror}); what was there before is untouched"
-        ) from error
+    return [style.save(figure, folder / f"{name}.{kind}") for name, figure in figures.items()]

@@ -14,7 +14,7 @@ from actsafe.agents.gp import GPAgentSettings
 from actsafe.cli import jax_setup
 from actsafe.cli.options import Changes, Flag, Jobs, Whole, given
 from actsafe.cli.plot import write_all
-from actsafe.cli.sweep import require_jobs, stay_off_devices, trained
+from actsafe.cli.sweep import stay_off_devices, trained
 from actsafe.cli.tables import plain_table
 from actsafe.cli.train import Train
 from actsafe.cli.working import console
@@ -24,7 +24,7 @@ from actsafe.training.config import Config
 from actsafe.training.presets import PRESETS
 from actsafe.training.reference import reference_returns
 from actsafe.training.run import CONFIG, RunFolder
-from actsafe.training.settings import ConfigError, require_known
+from actsafe.training.settings import ConfigError, require_at_least, require_known
 from actsafe.training.sweep import SweepFolder, is_sweep
 
 REFERENCE_EPISODES = 20
@@ -59,7 +59,7 @@ class Reproduce:
 
     def run(self, arguments: Sequence[str]) -> int:
         """Train what is missing, write the results file and the figures."""
-        require_jobs(self.jobs)
+        require_at_least(1, self, "jobs", prefix="--")
         configs = self.configs()
         base = self.out or Path("runs") / (self.experiment + ("-quick" if self.quick else ""))
         target = self.results or base / "results.json"

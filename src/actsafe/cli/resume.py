@@ -9,13 +9,14 @@ from tyro.conf import Positional, arg
 
 from actsafe.cli import jax_setup
 from actsafe.cli.options import Flag, Jobs, Log
-from actsafe.cli.sweep import carry_on_all, require_jobs, stay_off_devices
+from actsafe.cli.sweep import carry_on_all, stay_off_devices
 from actsafe.cli.tables import print_run
 from actsafe.cli.working import carry_on, console
 from actsafe.evidence.calibration import require_calibrated
 from actsafe.training.loggers import require_loggers
 from actsafe.training.run import RunFolder
 from actsafe.training.runner import Trainer
+from actsafe.training.settings import require_at_least
 from actsafe.training.sweep import SweepFolder, is_sweep
 
 
@@ -37,7 +38,7 @@ class Resume:
 
     def run(self, arguments: Sequence[str]) -> int:
         """Do what is left of the run, and say what was found."""
-        require_jobs(self.jobs)
+        require_at_least(1, self, "jobs", prefix="--")
         require_loggers(self.log)
         return self._go_on_with_all() if is_sweep(self.folder) else self._go_on(arguments)
 

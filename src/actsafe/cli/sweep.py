@@ -22,7 +22,6 @@ from actsafe.training import provenance
 from actsafe.training.config import Config
 from actsafe.training.run import CONFIG, RunFolder, require_free
 from actsafe.training.runner import Trainer, prepare, start
-from actsafe.training.settings import ConfigError
 from actsafe.training.storage import StorageError, size_text
 from actsafe.training.sweep import SweepFolder, is_sweep, require_disk
 
@@ -30,12 +29,6 @@ LOG = "log.txt"
 """Of a seed's process, in its run folder."""
 AS_ASKED = (0, 128 + signal.SIGTERM, -signal.SIGTERM)
 """Exit codes of processes that were told to stop: done all the same, stopped by themselves, not yet able to."""
-
-
-def require_jobs(jobs: int | None) -> None:
-    """Raise `ConfigError` for a number of processes that there cannot be."""
-    if jobs is not None and jobs < 1:
-        raise ConfigError(f"--jobs must be at least 1, got {jobs}: so many seeds run at once. Leave it out for all")
 
 
 def stay_off_devices() -> None:

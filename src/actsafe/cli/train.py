@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from actsafe.cli import jax_setup
 from actsafe.cli.options import Changes, Flag, Jobs, Log, Number, Whole, given
-from actsafe.cli.sweep import require_jobs, stay_off_devices, trained
+from actsafe.cli.sweep import stay_off_devices, trained
 from actsafe.cli.tables import print_run
 from actsafe.cli.working import console, new_folder
 from actsafe.training import settings
@@ -19,7 +19,7 @@ from actsafe.training.errors import did_you_mean
 from actsafe.training.loggers import require_loggers
 from actsafe.training.presets import PRESETS
 from actsafe.training.run import require_free
-from actsafe.training.settings import ConfigError, require_known
+from actsafe.training.settings import ConfigError, require_at_least, require_known
 
 PATHS: Mapping[str, str] = {
     "env": "env",
@@ -98,7 +98,7 @@ class Train:
             print(json.dumps(content if len(configs) > 1 else content[0], indent=1))
             return 0
         require_loggers(self.log)
-        require_jobs(self.jobs)
+        require_at_least(1, self, "jobs", prefix="--")
         if len(configs) > 1:
             stay_off_devices()
         jax_setup.prepare()

@@ -143,11 +143,11 @@ class Violations:
     num_epochs: int
     num_epochs_over: int
     """Epochs whose mean cost is over the budget, or not known."""
-    interval: Interval = dataclasses.field(init=False)
-    """Exact bounds on the probability that an episode is over (Clopper and Pearson, 95 %)."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "interval", clopper_pearson(self.num_over, self.num_episodes))
+    @property
+    def interval(self) -> Interval:
+        """Exact bounds on the probability that an episode is over (Clopper and Pearson, 95 %)."""
+        return clopper_pearson(self.num_over, self.num_episodes)
 
 
 def violations(rows: Iterable[LedgerRow]) -> list[Violations]:

@@ -188,7 +188,7 @@ class RunFolder:
         """
         if self._is_held is not None and not self._is_held():
             raise StorageError(
-                f"{self.path} was moved, deleted or replaced while this process worked on it. Epoch {number} was not "
+                f"{self.path} was moved, deleted or replaced while this process worked on it; epoch {number} was not "
                 "kept; go on where the run is now: actsafe resume FOLDER"
             )
         files = {"metrics.json": unit.metrics, "ledger.json": unit.ledger, "timing.json": unit.timing}
