@@ -28,9 +28,8 @@ from actsafe.report.page import page
 from actsafe.training import runner
 from actsafe.training.collecting import Decider
 from actsafe.training.config import Config
-from actsafe.training.episodes import mean_of_known
 from actsafe.training.loop import EVALUATION, TrainState, first_state, make_loop, rollout_keys
-from actsafe.training.recording import evaluation
+from actsafe.training.recording import described, duration, evaluation
 from actsafe.training.results import entries
 from actsafe.training.run import RunFolder
 from actsafe.training.settings import ConfigError, require_known
@@ -147,20 +146,11 @@ def _told(config: Config, progress: bool) -> Callable[[list[dict[str, Any]]], No
     """What prints a line after every epoch, or nothing."""
 
     def on_epoch(rows: list[dict[str, Any]]) -> None:
-        first, costs = rows[0], [mean_of_known(row["costs"].values()) for row in rows]
-        left = (config.num_units - first["epoch"]) * first["timing"]["seconds"]
-        print(
-            f"epoch {first['epoch']} of {config.num_units} ({first['phase']}): "
-            f"return {_said(mean_of_known(row['return'] for row in rows))}, cost {_said(mean_of_known(costs))}; "
-            f"about {left:.0f} s left",
-            flush=True,
-        )
+        number = rows[0]["epoch"]
+        left = duration((config.num_units - number) * rows[0]["timing"]["seconds"])
+        print(f"epoch {number} of {config.num_units}  {described(rows, config)}  about {left} left", flush=True)
 
     return on_epoch if progress else lambda rows: None
-
-
-def _said(value: float | None) -> str:
-    return "not known" if value is None else f"{value:.4g}"
 
 
 class PolicyMemory(NamedTuple):

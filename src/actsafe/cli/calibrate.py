@@ -91,16 +91,11 @@ def _print(measured: Measured, content: Mapping[str, Any], out: Console) -> None
 
 
 def _add_rows(table: Table, step: int, found: Assessment, content: Mapping[str, Any]) -> None:
+    bounds = (found.coverage, found.coverage_low, found.coverage_high)
     for number, (coordinate, is_safety) in enumerate(zip(content["coordinates"], content["is_safety"], strict=True)):
         shares = [
             f"{share:.1%}{'*' * (not low <= level <= high)}"
-            for level, share, low, high in zip(
-                LEVELS,
-                found.coverage[number],
-                found.coverage_low[number],
-                found.coverage_high[number],
-                strict=True,
-            )
+            for level, share, low, high in zip(LEVELS, *(each[number] for each in bounds), strict=True)
         ]
         vouched = max((float(m) for m in found.conformal[number] if m < float("inf")), default=float("inf"))
         table.add_row(

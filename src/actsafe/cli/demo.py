@@ -13,7 +13,6 @@ from actsafe.agents.gp import GPAgentSettings
 from actsafe.cli import jax_setup
 from actsafe.cli.options import Flag
 from actsafe.cli.plot import write_all
-from actsafe.cli.progress import duration
 from actsafe.cli.sweep import trained
 from actsafe.cli.tables import print_run, verdict
 from actsafe.cli.working import console, new_folder
@@ -22,6 +21,7 @@ from actsafe.figures.swing_up import TASK
 from actsafe.training import provenance
 from actsafe.training.config import Config
 from actsafe.training.presets import demo
+from actsafe.training.recording import duration
 from actsafe.training.run import CONFIG, RunFolder
 from actsafe.training.storage import StorageError
 

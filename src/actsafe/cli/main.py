@@ -17,7 +17,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import actsafe
-from actsafe.cli.stopping import Stopped, StopRequests
+from actsafe.cli.stopping import Stopped, StopRequests, complain
 from actsafe.training.errors import NoNumberError, UserError, did_you_mean
 
 COMMANDS: Mapping[str, str] = {
@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as leaving:  # tyro leaves this way after help and after a mistake in the options
         return leaving.code if isinstance(leaving.code, int) else 2
     except Stopped as stop:
-        _complain(str(stop))
+        complain(str(stop))
         return stop.exit_code
     except BrokenPipeError:
         _drop_output()  # Its reader went away (`actsafe ... | head`).
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         if isinstance(error, OSError):
             _drop_output()
-        _complain(f"error: {message}")
+        complain(f"error: {message}")
         return 2
 
 
@@ -143,10 +143,6 @@ def _drop_output() -> None:
     if sys.stdout is not None:
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _complain(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -3,16 +3,14 @@
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from actsafe.agents.phases import Phase
-from actsafe.training.config import Config
+from actsafe.training.recording import described, duration
 from actsafe.training.runner import Trainer
 
 
@@ -47,19 +45,6 @@ class Pace:
         """Until `total` is done."""
         last, done = self._marks[-1]
         return max(0.0, (total - done) / max(self.speed, 1e-9) - (time.monotonic() - last))
-
-
-def described(rows: Sequence[Mapping[str, Any]], config: Config) -> str:
-    """What an epoch came to, in a few words; its metrics, one row per seed."""
-    parts = [Phase(rows[0]["phase"]).label]
-    returns = [row["return"] for row in rows if row["return"] is not None]
-    if returns:
-        parts.append(f"return {np.mean(returns):.3g}")
-        ended = [row["costs"] for row in rows if row["episodes"]]
-        parts += [f"{name} {max(float(costs[name]) for costs in ended):.3g}" for name in ended[0]]
-    if "timing" in rows[0] and config.agent.replay_rows:
-        parts.append(f"{rows[0]['timing']['updates_per_second']:.3g} updates/s")
-    return "  ".join(parts)
 
 
 @contextlib.contextmanager
@@ -126,15 +111,3 @@ class Display:
             else:
                 line.append(f"{duration(self._pace.seconds_left(self._total))} left")
             self._console.print("  ".join(line), soft_wrap=True, highlight=False)
-
-
-def duration(seconds: float) -> str:
-    """`seconds` for people."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    if whole < 2 * 86400:
-        return f"{whole // 3600} h {whole % 3600 // 60} min"
-    return f"{whole / 86400:.0f} days"

@@ -66,7 +66,7 @@ class StopRequests:
         is_first, self._noted = self._noted is None, number
         if not (self._is_patient and is_first):
             raise Stopped(number)
-        print("stopping after the computation under way; once more stops at once", file=sys.stderr, flush=True)
+        complain("stopping after the computation under way; once more stops at once")
 
     def _raise_again(self, unraisable: Any) -> None:
         if isinstance(unraisable.exc_value, Stopped):
@@ -74,6 +74,11 @@ class StopRequests:
             _request_again(unraisable.exc_value.signal_number)
         else:
             self._hook(unraisable)
+
+
+def complain(message: str) -> None:
+    """Print to the standard error, at once."""
+    print(message, file=sys.stderr, flush=True)
 
 
 def _is_importing(frame: FrameType | None) -> bool:

@@ -3,7 +3,6 @@
 import contextlib
 import shlex
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,14 +13,15 @@ from rich.console import Console
 from rich.progress import Progress, TextColumn
 
 from actsafe.cli.processes import Processes, Task, actsafe_command, hanging_up_stops
-from actsafe.cli.progress import Pace, bar, described, duration
-from actsafe.cli.stopping import Stopped, StopRequests
+from actsafe.cli.progress import Pace, bar
+from actsafe.cli.stopping import Stopped, StopRequests, complain
 from actsafe.cli.tables import print_run
 from actsafe.cli.working import carry_on, console
 from actsafe.training import provenance
 from actsafe.training.config import Config
+from actsafe.training.recording import described, duration
 from actsafe.training.run import CONFIG, RunFolder, require_free
-from actsafe.training.runner import Trainer, prepare, start
+from actsafe.training.runner import Trainer, start
 from actsafe.training.storage import StorageError, size_text
 from actsafe.training.sweep import SweepFolder, is_sweep, require_disk
 
@@ -39,7 +39,7 @@ def stay_off_devices() -> None:
 def new_sweep(path: Path, configs: Sequence[Config], command: str) -> SweepFolder:
     """A new folder with a run for each config, once it is known that such a run can be made."""
     require_free(path)
-    trainer = prepare(path / "seed-N", configs[0])
+    trainer = start(path / "seed-N", configs[0], is_trial=True)
     trainer.loop.envs.close()
     require_disk(path, len(configs), trainer.disk_bytes)
     return SweepFolder.create(path, configs, trainer.folder.spec, command=command)
@@ -98,7 +98,7 @@ def carry_on_all(
             out.print(str(error), style="red")
     _tell_of(failed, tasks)
     if failed:
-        _complain(f"error: seed {', '.join(map(str, failed))} of {sweep.listed} failed. Once mended: {_go_on(sweep)}")
+        complain(f"error: seed {', '.join(map(str, failed))} of {sweep.listed} failed. Once mended: {_go_on(sweep)}")
     return 1 if failed or is_damaged else 0
 
 
@@ -120,13 +120,10 @@ def _work(sweep: SweepFolder, tasks: Mapping[int, Task], num_at_once: int, out: 
                 processes.work(look_and_listen)
             except Stopped as stop:
                 _tell_of({seed: code for seed, code in processes.exit_codes.items() if code not in AS_ASKED}, tasks)
-                raise Stopped(stop.signal_number, _stopped(sweep)) from None
+                kept = ", ".join(f"{run.progress} of seed {seed}" for seed, run in sweep.runs.items())
+                message = f"stopped: {kept} are kept in {sweep.path}. Go on with: {_go_on(sweep)}"
+                raise Stopped(stop.signal_number, message) from None
     return {seed: code for seed, code in processes.exit_codes.items() if code != 0}
-
-
-def _stopped(sweep: SweepFolder) -> str:
-    kept = ", ".join(f"{run.progress} of seed {seed}" for seed, run in sweep.runs.items())
-    return f"stopped: {kept} are kept in {sweep.path}. Go on with: {_go_on(sweep)}"
 
 
 def _go_on(sweep: SweepFolder) -> str:
@@ -137,11 +134,7 @@ def _tell_of(failed: Mapping[int, int], tasks: Mapping[int, Task]) -> None:
     for seed, code in failed.items():
         ending = f"exit code {code}" if code > 0 else f"ended by {signal.Signals(-code).name}"
         log = tasks[seed].log
-        _complain(f"seed {seed} failed ({ending}); the end of {log}:\n{tasks[seed].last_words()}")
-
-
-def _complain(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
+        complain(f"seed {seed} failed ({ending}); the end of {log}:\n{tasks[seed].last_words()}")
 
 
 @contextlib.contextmanager

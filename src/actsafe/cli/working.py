@@ -12,12 +12,13 @@ import jax
 import numpy as np
 from rich.console import Console
 
-from actsafe.cli.progress import duration, shown
+from actsafe.cli.progress import shown
 from actsafe.cli.stopping import Stopped, StopRequests
 from actsafe.evidence.calibration import require_calibrated
 from actsafe.problems.cores import num_cores
 from actsafe.training import provenance
 from actsafe.training.loggers import logging
+from actsafe.training.recording import duration
 from actsafe.training.run import RunFolder
 from actsafe.training.runner import Trainer
 from actsafe.training.storage import StorageError

@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 
 from actsafe.agents.base import Agent
+from actsafe.agents.phases import Phase
 from actsafe.evidence.ledger import LedgerRow, is_over, ledger_rows
+from actsafe.training.config import Config
 from actsafe.training.episodes import EpisodeOutcome, mean_of_known
 from actsafe.training.loop import Epoch
 
@@ -74,6 +76,31 @@ def evaluation(outcomes: Sequence[EpisodeOutcome], agent: Agent, task: str) -> d
         "fallbacks": sum(outcome.num_fallbacks for outcome in outcomes),
         "uncertified": sum(outcome.num_uncertified for outcome in outcomes) if agent.is_certifying else None,
     }
+
+
+def described(rows: Sequence[Mapping[str, Any]], config: Config) -> str:
+    """What an epoch came to, in a few words; its metrics, one row per seed."""
+    parts = [Phase(rows[0]["phase"]).label]
+    returns = [row["return"] for row in rows if row["return"] is not None]
+    if returns:
+        parts.append(f"return {np.mean(returns):.3g}")
+        ended = [row["costs"] for row in rows if row["episodes"]]
+        parts += [f"{name} {max(float(costs[name]) for costs in ended):.3g}" for name in ended[0]]
+    if "timing" in rows[0] and config.agent.replay_rows:
+        parts.append(f"{rows[0]['timing']['updates_per_second']:.3g} updates/s")
+    return "  ".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """`seconds` for people."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    if whole < 2 * 86400:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole / 86400:.0f} days"
 
 
 def _costs(outcomes: Sequence[EpisodeOutcome], cost_names: Sequence[str]) -> Mapping[str, float | None]:

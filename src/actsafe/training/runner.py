@@ -144,29 +144,21 @@ def _latest(buffer: Any, num_ticks: int) -> Rows:
     return jax.tree.map(lambda store: np.asarray(store[:, ticks]), buffer.rows)
 
 
-def prepare(path: Path, config: Config, **callbacks: Any) -> Trainer:
-    """The trainer of a run that can be made in `path`: the environments take a step, memory and disk are enough.
+def start(path: Path, config: Config, *, is_trial: bool = False, **callbacks: Any) -> Trainer:
+    """The trainer of a new run in `path`: the environments take a step, memory and disk are enough.
 
-    The folder is not made.
+    The folder is made last, so that a run that is refused leaves none. One that `is_trial` is not made at all.
     """
     loop = make_loop(config)
-    with contextlib.ExitStack() as on_failure:
-        on_failure.callback(loop.envs.close)
+    try:
         trainer = Trainer(RunFolder(path, config, loop.envs.spec), loop=loop, **callbacks)
         require_free(path)
         require_sound(loop)
         trainer.require_room()
-        on_failure.pop_all()
-    return trainer
-
-
-def start(path: Path, config: Config, **callbacks: Any) -> Trainer:
-    """The trainer of a new run in `path`, whose folder is made last: a run that is refused leaves none."""
-    trainer = prepare(path, config, **callbacks)
-    try:
-        trainer.folder = RunFolder.create(path, config, trainer.folder.spec)
+        if not is_trial:
+            RunFolder.create(path, config, loop.envs.spec)
     except BaseException:
-        trainer.loop.envs.close()
+        loop.envs.close()
         raise
     return trainer
 
