@@ -167,7 +167,8 @@ def test_a_write_that_fails_leaves_what_was_there(refused, monkeypatch):
 
     Path("film.gif").write_bytes(b"an older film")
     monkeypatch.setattr(video, "WRITERS", {".gif": fail})
-    assert "the disk is full: film.gif was not written" in refused("Pendulum", *SMALL, "--out", "film.gif", "--overwrite")
+    errors = refused("Pendulum", *SMALL, "--out", "film.gif", "--overwrite")
+    assert "the disk is full: film.gif was not written" in errors
 
 
 def test_mp4_says_what_it_needs(actsafe, refused, monkeypatch):
