@@ -55,9 +55,8 @@ class View:
 
     @property
     def limit(self) -> float:
-        """Of the coordinate that is not the rod's angle; how far it reaches, where it has none."""
-        other = self.rod[1]
-        return other.reach if other.limit is None else other.limit
+        """Of the coordinate that is not the rod's angle."""
+        return limit_of(self.rod[1])
 
     def span(self, states: np.ndarray) -> float:
         """How far a plot of that coordinate reaches: beyond its limit, and beyond all states."""
@@ -125,6 +124,11 @@ def problem_of(config: Config) -> Problem | None:
         return envs.problem if isinstance(envs, ProblemBatch) else None
 
 
+def limit_of(coordinate: Coordinate) -> float:
+    """Its limit, or how far it reaches where it has none."""
+    return coordinate.reach if coordinate.limit is None else coordinate.limit
+
+
 def drawn(coordinate: Coordinate, values: Any) -> Any:
     """Values as they are drawn: angles in degrees."""
     return np.degrees(values) if coordinate.is_angle else values
@@ -133,8 +137,7 @@ def drawn(coordinate: Coordinate, values: Any) -> Any:
 def _reach(coordinate: Coordinate, episodes: Sequence[np.ndarray]) -> float:
     if coordinate.is_angle:
         return float(np.pi)
-    visited = np.concatenate([np.abs(coordinate.read(states)) for states in episodes]) if episodes else np.zeros(1)
-    farthest = 1.06 * style.most(visited)
+    farthest = 1.06 * style.most(0.0, *(np.abs(coordinate.read(states)) for states in episodes))
     return max(coordinate.reach, farthest if coordinate.limit is None else min(farthest, 3.0 * coordinate.limit))
 
 

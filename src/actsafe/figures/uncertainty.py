@@ -10,7 +10,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
 
 from actsafe.figures import panels, style
-from actsafe.figures.coordinates import View, drawn
+from actsafe.figures.coordinates import View, drawn, limit_of
 from actsafe.problems.base import Coordinate
 
 RESOLUTION = 61
@@ -65,8 +65,7 @@ def visited_share(view: View, episodes: Sequence[np.ndarray]) -> np.ndarray:
 
 def _cells(coordinate: Coordinate, states: np.ndarray) -> np.ndarray:
     """Of each state, its place on a coordinate that is cut into cells, from limit to limit."""
-    end = coordinate.reach if coordinate.limit is None else coordinate.limit
-    return np.clip((coordinate.read(states) / end + 1) / 2 * CELLS, 0, CELLS - 1).astype(int)
+    return np.clip((coordinate.read(states) / limit_of(coordinate) + 1) / 2 * CELLS, 0, CELLS - 1).astype(int)
 
 
 def visited_over_time(view: View, by_seed: Sequence[Sequence[np.ndarray]], spans: Sequence[panels.Span]) -> Figure:

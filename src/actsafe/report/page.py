@@ -17,6 +17,7 @@ from actsafe.report.uncertainty import uncertainty_section
 MOST_IN_FULL = 6
 """Of more runs, those after the first so many have no slices and no film: the page is to stay small."""
 LEFT_OUT = ("Where the model is uncertain", "An episode")
+BEFORE_RECORDS = ("Calibration", "Certificate", "Settings and provenance")
 
 
 def page(runs: Sequence[Findings]) -> str:
@@ -79,18 +80,13 @@ def _run(sheet: Sheet, findings: Findings, place: int, *, is_alone: bool) -> Htm
 
 def _sections(sheet: Sheet, findings: Findings) -> dict[str, Callable[[], Child]]:
     """What makes each section, by its title; a run that has recorded nothing has few."""
-    along: dict[str, Callable[[], Child]] = {
+    sections: dict[str, Callable[[], Child]] = {
         "Learning": lambda: learning_section(sheet, findings),
         "Promised and realised cost": lambda: ledger_section(sheet, findings),
-    }
-    inside: dict[str, Callable[[], Child]] = {
+        "Calibration": lambda: calibration_section(sheet, findings),
         "Where the model is uncertain": lambda: uncertainty_section(sheet, findings),
         "An episode": lambda: episode_section(sheet, findings),
-    }
-    return {
-        **(along if findings.metrics else {}),
-        "Calibration": lambda: calibration_section(sheet, findings),
-        **(inside if findings.metrics else {}),
         "Certificate": lambda: certificate_section(findings),
         "Settings and provenance": lambda: provenance_section(findings),
     }
+    return sections if findings.metrics else {title: sections[title] for title in BEFORE_RECORDS}
