@@ -72,7 +72,7 @@ class GymnasiumBatch(EnvBatch):
         if mode is None:
             raise ValueError(f"{self.name}: its metadata has no 'autoreset_mode'; set one of {list(AutoresetMode)}.")
         self._mode = AutoresetMode(mode)
-        self._tick, self._is_cut_off = -1, False
+        self._tick, self._is_cut_off, self._owed = -1, False, (0.0, 0.0)
 
     def reset(self, seed: int) -> TimeStep:
         self._tick = -1
@@ -85,7 +85,6 @@ class GymnasiumBatch(EnvBatch):
         """Rows that all begin an episode, without a step."""
         self._is_over, self._begun = np.zeros(self.num_envs, bool), None
         reward, costs = np.zeros(self.num_envs), np.zeros((self.num_envs, len(self.spec.cost_names)))
-        self._owed = reward.astype(np.float32), costs.astype(np.float32)
         return self._time_step(observation, reward, costs, ~self._is_over)
 
     def step(self, actions: Any) -> TimeStep:
@@ -113,20 +112,17 @@ class GymnasiumBatch(EnvBatch):
         reward[~is_stepped] = 0.0
         observation = self._end(self._checked_observations(observation), is_over, info)
         self._is_over = is_over
-        return self._settled(self._time_step(observation, reward, costs, is_first))
-
-    def _settled(self, time_step: TimeStep) -> TimeStep:
-        """The time step, in which reward and costs of first rows are put off to the rows that follow them."""
-        is_first, (reward, costs) = time_step.is_first, self._owed
-        self._owed = np.where(is_first, time_step.reward, 0), np.where(is_first[:, None], time_step.costs, 0)
-        reward, costs = time_step.reward + reward, time_step.costs + costs
-        return time_step._replace(reward=np.where(is_first, 0, reward), costs=np.where(is_first[:, None], 0, costs))
+        return self._time_step(observation, reward, costs, is_first)
 
     def _time_step(self, observation: Any, reward: Any, costs: Any, is_first: Mask) -> TimeStep:
-        """The rows of this tick, or ValueError where they are not sound."""
+        """The rows of this tick, once they are found sound. What first rows bring is put off to the rows after them."""
         view, reward, costs = observation.astype(self.observation_dtype), np.float32(reward), np.float32(costs)
         time_step = TimeStep(view, reward, costs, is_first, self._is_over.copy())
-        return require_sound_step(self, time_step, self._tick)
+        require_sound_step(self, time_step, self._tick)
+        owed_reward, owed_costs = self._owed
+        self._owed = np.where(is_first, reward, 0), np.where(is_first[:, None], costs, 0)
+        reward, costs = np.where(is_first, 0, reward + owed_reward), np.where(is_first[:, None], 0, costs + owed_costs)
+        return time_step._replace(reward=reward, costs=costs)
 
     @contextlib.contextmanager
     def _blamed(self, call: str, tick: int) -> Iterator[None]:
