@@ -49,9 +49,9 @@ class Curve(NamedTuple):
     has_line: bool = True
 
 
-def blank(*, height: float = HEIGHT, width: float = WIDTH) -> tuple[Figure, Axes]:
+def blank(*, height: float = HEIGHT) -> tuple[Figure, Axes]:
     """An empty panel."""
-    figure = style.blank(height, width=width)
+    figure = style.blank(height, width=WIDTH)
     return figure, figure.subplots()
 
 

@@ -71,13 +71,13 @@ def folded(summary: Child, *children: Child) -> Html:
     return tag("details", tag("summary", summary), *children)
 
 
-def number(value: float | int | None, form: str | None = None) -> str:
-    """A number for people, by default with three digits; a dash for one that is not known."""
+def number(value: float | int | None) -> str:
+    """A number for people, with three digits; a dash for one that is not known."""
     if value is None or math.isnan(value):
         return "–"
     if math.isinf(value):
         return "unbounded"
-    return format(value, form or (",.0f" if abs(value) >= 1000 else ".3g")).replace("-", "−")
+    return format(value, ",.0f" if abs(value) >= 1000 else ".3g").replace("-", "−")
 
 
 def percent(share: float | None) -> str:

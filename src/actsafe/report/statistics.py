@@ -52,10 +52,10 @@ def by_seed(entries: Iterable[tuple[int, int, float | None]]) -> tuple[np.ndarra
     return np.array(epochs, int), found
 
 
-def together(values: Float[np.ndarray, "seed epoch"], *, num_draws: int = 1000) -> Float[np.ndarray, "3 epoch"]:
+def together(values: Float[np.ndarray, "seed epoch"]) -> Float[np.ndarray, "3 epoch"]:
     """Interquartile mean over seeds at every epoch and the ends of its interval; NaN where no seed has a value."""
     found = np.full((3, values.shape[1]), np.nan)
     for place, column in enumerate(values.T):
         if np.any(np.isfinite(column)):
-            found[:, place] = stratified_bootstrap([column[np.isfinite(column)]], num_draws=num_draws)
+            found[:, place] = stratified_bootstrap([column[np.isfinite(column)]], num_draws=1000)
     return found
