@@ -122,7 +122,9 @@ class Train:
 
     def config(self) -> Config:
         """The settings asked for."""
-        sets = list(self._assignments())
+        if () in self.changes:
+            raise ConfigError(f"--set got nothing; {EXPECTED}")
+        sets = [assignment(text) for group in self.changes for text in group]
         plain = self._base(sets)
         options = {name: value for name in PATHS if (value := getattr(self, name)) is not None}
         if self.budget is not None and len(self.budget) == 1:
@@ -139,12 +141,6 @@ class Train:
         for path, value in sets:
             plain = override(plain, path, value)
         return Config.from_json(plain)
-
-    def _assignments(self) -> Iterator[tuple[str, Any]]:
-        for group in self.changes:
-            if not group:
-                raise ConfigError(f"--set got nothing; {EXPECTED}")
-            yield from map(assignment, group)
 
     def _base(self, sets: Sequence[tuple[str, Any]]) -> dict[str, Any]:
         """The settings before the options, as JSON: the preset's or, for another environment, what suits that one."""

@@ -183,7 +183,9 @@ class Loop:
         explored = time.perf_counter()
         rollout = Rollout(tuple(blocks))
         kept_rows = rollout.rows if blocks else None
-        learned = _by_seed(session.finish(buffer, kept_rows, num_rows, num_steps), self.num_seeds)
+        measured = session.finish(buffer, kept_rows, num_rows, num_steps)
+        values = {name: np.asarray(value).tolist() for name, value in measured.items()}
+        learned = [{name: value[seed] for name, value in values.items()} for seed in range(self.num_seeds)]
         may_hand_over = all(self.agent.may_exploit(_numbers(each)) for each in learned)
         after = TrainState(
             session.agent,
@@ -322,12 +324,6 @@ def rollout_keys(state: TrainState, epoch: int, stream: int) -> Key[Array, " see
 
 def _folded(keys: Key[Array, " seed"], number: int) -> Key[Array, " seed"]:
     return jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, number)
-
-
-def _by_seed(measured: Mapping[str, Any], num_seeds: int) -> list[dict[str, Any]]:
-    """What was measured with a leading axis seed, as plain values of every seed."""
-    values = {name: np.asarray(value).tolist() for name, value in measured.items()}
-    return [{name: value[seed] for name, value in values.items()} for seed in range(num_seeds)]
 
 
 def _numbers(learned: Mapping[str, Any]) -> dict[str, float | None]:

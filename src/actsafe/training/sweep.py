@@ -33,7 +33,7 @@ class SweepFolder:
         """A new folder with a run for each config, all in such environments; an existing one is never touched."""
         by_seed = {seed: config for config in configs for seed in config.seeds}
         require_free(path)
-        runs = {seed: RunFolder.create(_run_path(path, seed), config, spec) for seed, config in by_seed.items()}
+        runs = {seed: RunFolder.create(path / f"seed-{seed}", config, spec) for seed, config in by_seed.items()}
         # Last, so that a folder which says that it is a sweep has all its runs.
         write_json(path / SWEEP, {"schema": SCHEMA_VERSION, "seeds": list(runs), "command": command})
         return cls(path, runs)
@@ -50,8 +50,8 @@ class SweepFolder:
         unlisted = sorted(there - {run.path.name for run in runs.values()})
         if unlisted:
             raise StorageError(
-                f"{path / SWEEP} lists the seeds {_listed(seeds)}, and beside them there is {', '.join(unlisted)}. "
-                "Move it elsewhere or, if it belongs to them, add its seed to the list"
+                f"{path / SWEEP} lists the seeds {', '.join(map(str, seeds))}, and beside them there is "
+                f"{', '.join(unlisted)}. Move it elsewhere or, if it belongs to them, add its seed to the list"
             )
         return cls(path, runs)
 
@@ -73,7 +73,7 @@ class SweepFolder:
     @property
     def listed(self) -> str:
         """Its seeds, for people."""
-        return _listed(list(self.runs))
+        return ", ".join(map(str, self.runs))
 
     def locked(self) -> AbstractContextManager[Any]:
         """A context in which no other process works on all of this sweep; each run has a lock of its own besides."""
@@ -96,14 +96,6 @@ def open_runs(path: Path) -> list[RunFolder]:
     return list(SweepFolder.open(path).runs.values()) if is_sweep(path) else [RunFolder.open(path)]
 
 
-def _run_path(path: Path, seed: int) -> Path:
-    return path / f"seed-{seed}"
-
-
-def _listed(seeds: Sequence[int]) -> str:
-    return ", ".join(map(str, seeds))
-
-
 def _read_seeds(path: Path) -> list[int]:
     content = read_json(path / SWEEP)
     schema = content.get("schema") if isinstance(content, dict) else None
@@ -122,7 +114,7 @@ def _read_seeds(path: Path) -> list[int]:
 
 
 def _open_run(path: Path, seed: int) -> RunFolder:
-    folder = _run_path(path, seed)
+    folder = path / f"seed-{seed}"
     if not (folder / CONFIG).is_file():
         raise StorageError(
             f"{path / SWEEP} lists the seed {seed}, and {folder} is missing or no run folder. Put it back from a copy "
