@@ -107,7 +107,6 @@ class Theorem:
             "command": provenance.command_line(arguments),
             "machine": provenance.machine(),
         }
-        self.out.parent.mkdir(parents=True, exist_ok=True)
         write_json(self.out, content)
         picture = save(
             safe_set_growth(growth_of(outcomes["paper", "theory"], world, 0)),
