@@ -40,30 +40,18 @@ class Resume:
         """Do what is left of the run, and say what was found."""
         require_at_least(1, self, "jobs", prefix="--")
         require_loggers(self.log)
-        return self._go_on_with_all() if is_sweep(self.folder) else self._go_on(arguments)
-
-    def _go_on(self, arguments: Sequence[str]) -> int:
-        folder = RunFolder.open(self.folder)
+        folder = SweepFolder.open(self.folder) if is_sweep(self.folder) else RunFolder.open(self.folder)
+        if isinstance(folder, SweepFolder):
+            for run in folder.unfinished.values():
+                require_calibrated(run, is_allowed=self.uncalibrated)
+            stay_off_devices()
         jax_setup.prepare()
-        _announce(folder, f"{folder.progress} are done")
+        path, out = folder.path, console()
+        going_on = f"going on with {path}: {folder.progress} are done"
+        out.print(f"{path} is finished; nothing is left to do" if folder.is_finished else going_on)
+        if isinstance(folder, SweepFolder):
+            return carry_on_all(folder, jobs=self.jobs, log=self.log, is_uncalibrated_allowed=self.uncalibrated)
         carry_on(Trainer(folder), arguments, log=self.log, is_uncalibrated_allowed=self.uncalibrated)
-        out = console()
         out.print()
         print_run(folder, out)
         return 0
-
-    def _go_on_with_all(self) -> int:
-        sweep = SweepFolder.open(self.folder)
-        for run in sweep.unfinished.values():
-            require_calibrated(run, is_allowed=self.uncalibrated)
-        stay_off_devices()
-        jax_setup.prepare()
-        done = len(sweep.runs) - len(sweep.unfinished)
-        _announce(sweep, f"{done} of {len(sweep.runs)} seeds are done")
-        return carry_on_all(sweep, jobs=self.jobs, log=self.log, is_uncalibrated_allowed=self.uncalibrated)
-
-
-def _announce(folder: RunFolder | SweepFolder, standing: str) -> None:
-    path = folder.path
-    text = f"{path} is finished; nothing is left to do" if folder.is_finished else f"going on with {path}: {standing}"
-    console().print(text)

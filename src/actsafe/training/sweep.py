@@ -66,6 +66,11 @@ class SweepFolder:
         return {seed: run for seed, run in self.runs.items() if not run.is_finished}
 
     @property
+    def progress(self) -> str:
+        """How many seeds are done, for people."""
+        return f"{len(self.runs) - len(self.unfinished)} of {len(self.runs)} seeds"
+
+    @property
     def is_finished(self) -> bool:
         """Whether every run is at its end."""
         return not self.unfinished
