@@ -248,7 +248,7 @@ def test_settings_of_the_wrong_kind_are_refused_before_there_is_a_folder(tmp_pat
 
 def test_a_planner_needs_data_before_it_plans(tmp_path):
     config = dataclasses.replace(actsafe.presets.tiny(), schedule=actsafe.Schedule(expansion=2))
-    with pytest.raises(ConfigError, match=r"schedule\.seed_decisions: got 0"):
+    with pytest.raises(ConfigError, match=r"schedule\.seed_decisions must be at least 1, got 0"):
         actsafe.train(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
