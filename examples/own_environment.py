@@ -11,12 +11,6 @@ import sys
 
 import actsafe
 
-QUICK = {
-    actsafe.WorldModelAgentSettings: actsafe.Schedule(warm_up=2, expansion=2, episodes_per_epoch=2),
-    actsafe.GPAgentSettings: actsafe.Schedule(seed_decisions=1, expansion=1),
-}
-"""Of each agent, phases of an epoch."""
-
 
 def main(folder: str, *options: str) -> None:
     """A world model keeps to a budget for each cost, and a Gaussian process to one."""
@@ -24,9 +18,15 @@ def main(folder: str, *options: str) -> None:
     one = {"cost_names": ["cost_speed"]}
     world_model = actsafe.Config(env="arm:Arm-v0", budget=(5.0, 10.0), options=both)
     planner = dataclasses.replace(actsafe.presets.own_gp(), env="arm:Arm-v0", budget=5.0, options=one)
-    for name, full in (("world-model", world_model), ("planner", planner)):
-        short = dataclasses.replace(full, schedule=QUICK[type(full.agent)], evaluation_episodes=1)
-        run = actsafe.train(short if "--quick" in options else full, f"{folder}/{name}")
+    if "--quick" in options:
+        small, smaller = actsafe.presets.vision_tiny(), actsafe.presets.tiny()
+        phases = actsafe.Schedule(warm_up=2, expansion=2, episodes_per_epoch=2)
+        world_model = dataclasses.replace(
+            world_model, agent=small.agent, schedule=phases, num_envs=2, evaluation_episodes=2
+        )
+        planner = dataclasses.replace(planner, agent=smaller.agent, schedule=actsafe.Schedule(1, expansion=1))
+    for name, config in (("world-model", world_model), ("planner", planner)):
+        run = actsafe.train(config, f"{folder}/{name}")
         for found in run.ledger.violations:
             print(
                 f"{name}: {found.constraint} over {found.budget} in {found.num_over} of {found.num_episodes} episodes"
