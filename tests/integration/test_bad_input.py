@@ -221,7 +221,7 @@ class Arm(gymnasium.Env):
         return np.zeros(2, np.float32), 0.0, False, False, {"speed": 0.0, "reach": 0.0}
 
 
-gymnasium.register("Arm-v0", Arm, max_episode_steps=20)
+gymnasium.register("Limb-v0", Arm, max_episode_steps=20)
 """
 BOTH = ("--set", 'options.cost_names=["speed", "reach"]')
 
@@ -229,18 +229,21 @@ BOTH = ("--set", 'options.cost_names=["speed", "reach"]')
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--env", "Arm-v0"), "module:Arm-v0"),
-        (("--env", "armless:Arm-v0"), "the module armless"),
-        (("--env", "arm:Arm-v0"), "budget: 'arm:Arm-v0' does not say what it allows"),
-        (("--env", "arm:Arm-v0", "--budget", 1), "['reach', 'speed']: name those with cost_names"),
-        (("--env", "arm:Arm-v0", "--budget", 1, "--preset", "vision-tiny"), "--set observation=state"),
-        (("--env", "arm:Arm-v0", "--budget", 1, 2, "--preset", "own-gp", *BOTH), "add the costs up in the environment"),
-        (("--env", "arm:Arm-v0", "--budget", 1, 2, 3, *BOTH), "one for each of the costs"),
+        (("--env", "Limb-v0"), "module:Limb-v0"),
+        (("--env", "armless:Limb-v0"), "the module armless"),
+        (("--env", "limb:Limb-v0"), "budget: 'limb:Limb-v0' does not say what it allows"),
+        (("--env", "limb:Limb-v0", "--budget", 1), "['reach', 'speed']: name those with cost_names"),
+        (("--env", "limb:Limb-v0", "--budget", 1, "--preset", "vision-tiny"), "--set observation=state"),
+        (
+            ("--env", "limb:Limb-v0", "--budget", 1, 2, "--preset", "own-gp", *BOTH),
+            "add the costs up in the environment",
+        ),
+        (("--env", "limb:Limb-v0", "--budget", 1, 2, 3, *BOTH), "one for each of the costs"),
     ],
 )
 def test_the_first_tries_with_an_environment_of_ones_own(refused, monkeypatch, options, said):
     """Each is told what to write, and leaves nothing behind: not even where a cost is missing from the first step."""
-    Path("arm.py").write_text(ARM)
+    Path("limb.py").write_text(ARM)
     monkeypatch.syspath_prepend(str(Path.cwd()))
     errors = refused("train", *options, "--out", "run")
     assert said in errors
