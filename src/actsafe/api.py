@@ -182,7 +182,7 @@ class TrainedPolicy:
         self._deciders: dict[int, Decider] = {}
 
     def _decider(self, num_envs: int) -> Decider:
-        """What decides about so many environments, as the loop does."""
+        """The compiled decision function for `num_envs` environments, the same as the loop's."""
         if num_envs not in self._deciders:
             self._deciders[num_envs] = Decider(jnp.asarray, num_envs, 1, is_shared=not self.spec.is_compiled)
         return self._deciders[num_envs]

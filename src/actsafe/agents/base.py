@@ -211,7 +211,7 @@ class AgentSettings(abc.ABC):
 
     @classmethod
     def suits(cls, problem: Problem | None, num_costs: int) -> bool:
-        """Whether it is what one would choose for a known problem, or an environment of which none is known (None)."""
+        """Whether this agent is a sensible default for `problem`; None stands for unknown dynamics."""
         return True
 
 
@@ -262,10 +262,10 @@ class Agent(abc.ABC):
 
     @abc.abstractmethod
     def learner(self, num_envs: int, num_seeds: int) -> Learner:
-        """What acts and learns, compiled for so many environments and seeds."""
+        """The compiled learner for `num_envs` environments and `num_seeds` seeds."""
 
     def operations(self, num_steps: int) -> float:
-        """The fewest floating-point operations that learning from so many simulator steps takes; 0 where it is few."""
+        """A lower bound on the floating-point operations of learning from `num_steps` steps; 0 if negligible."""
         return 0.0
 
     def predict_video(self, state: Any, rows: Any, num_seen: int, key: PRNGKeyArray) -> Any:

@@ -59,7 +59,7 @@ class Collector(Protocol):
         """From now on, new episodes of all environments: `seeds` determine them, `keys` the policies' draws."""
 
     def collect(self, policy: Policy, num_ticks: int) -> Block:
-        """What so many ticks bring: each is a row, a decision, and the step it leads to."""
+        """Collects `num_ticks` ticks: each is a row, a decision, and the step it leads to."""
         ...
 
     def last_row(self) -> Block:
