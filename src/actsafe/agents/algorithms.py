@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Callable, Mapping
 
 from actsafe.agents.phases import Phase
+from actsafe.agents.safe_set.settings import ALL_PARTS, NO_PART, SafeSetSettings
 from actsafe.constrained.base import ConstrainedStep
 from actsafe.constrained.settings import StepSettings, augmented_lagrangian, lbsgd, strict_lbsgd, unconstrained
 from actsafe.objectives.uncertainty import UncertaintySettings
@@ -58,6 +59,8 @@ class Algorithm:
     step: StepMaker = lbsgd
     """How gradient-based search keeps to the budgets. A planner keeps to them by its penalty, unless this is
     `unconstrained`."""
+    safe_set: SafeSetSettings = NO_PART
+    """What learned policies are deployed from, unless the config says otherwise."""
     models: tuple[str, ...] | None = None
     """The kinds of agents, by their `kind`, that the row makes sense with; None for any."""
 
@@ -84,7 +87,8 @@ _MEAN, _BONUS = Objective(is_pessimistic=False), Objective(is_optimistic=True)
 _RSSM = ("rssm",)
 
 ROWS = (
-    Algorithm("actsafe", "ActSafe"),
+    Algorithm("actsafe", "ActSafe", safe_set=ALL_PARTS),
+    Algorithm("actsafe_released", "ActSafe, as released", models=_RSSM),
     Algorithm("actsafe_strict", "ActSafe, strict LBSGD", step=strict_lbsgd, models=_RSSM),
     Algorithm("actsafe_lagrangian", "ActSafe[Lagrangian]", step=augmented_lagrangian, models=_RSSM),
     Algorithm("no_pessimism", "No pessimism", objective=_MEAN),

@@ -72,6 +72,10 @@ class Policy(eqx.Module):
     def act(self, memory: Any, encoded: Array, percept: Percept) -> tuple[Decision, Any]:
         """A decision for every environment, and the memory after it."""
 
+    def executed(self, memory: Any, action: Float[Array, "environment action"]) -> Any:
+        """The memory after `act`, where these actions were executed instead of its own."""
+        return memory
+
 
 class Estimate(NamedTuple):
     """A predicted cost beside the bound that it is compared with, in the same unit."""
@@ -140,20 +144,43 @@ class Forecasts(NamedTuple):
     """Particles, multipliers, and what else the scores depend on."""
 
 
-@runtime_checkable
-class EpochLearner(Protocol):
-    """Learning during one epoch."""
+class EpochLearner(abc.ABC):
+    """Learning during one epoch, and who acts meanwhile."""
 
     agent: Any
     num_updates: int
+    deployments: Sequence[Sequence[Mapping[str, Any]]] = ()
+    """By seed, what is told of every deployment; empty where nothing is."""
 
+    def __init__(self, learner: "Learner") -> None:
+        self.learner = learner
+        self._acting: tuple[ActMode, Any, Policy] | None = None
+
+    def begin_deployment(self, mode: ActMode, buffer: Any, keys: Key[Array, " seed"]) -> None:
+        """From now on policies of this mode act, in environments that begin anew."""
+        self._acting = (mode, self.agent, self.learner.policy(self.agent, mode))
+
+    @property
+    def policy(self) -> Policy:
+        """What decides now."""
+        if self._acting is None:
+            raise RuntimeError("no deployment has begun; call begin_deployment first")
+        mode, agent, policy = self._acting
+        if agent is not self.agent:
+            policy = self.learner.policy(self.agent, mode)
+            self._acting = (mode, self.agent, policy)
+        return policy
+
+    def record(self, block: Any) -> None:
+        """Take in what a block of a deployment brought."""
+
+    @abc.abstractmethod
     def catch_up(self, buffer: Any, num_rows: int, num_steps: int) -> None:
         """Do the updates that are due after so many rows of an environment and simulator steps of all."""
-        ...
 
+    @abc.abstractmethod
     def finish(self, buffer: Any, rows: Any, num_rows: int, num_steps: int) -> Mapping[str, Any]:
         """Do what is due at the end, given all rows of the epoch; returns means of what was measured, by seed."""
-        ...
 
 
 @runtime_checkable
@@ -189,6 +216,8 @@ class AgentSettings(abc.ABC):
     """Whether it computes in double precision."""
     is_one_program: ClassVar[bool] = False
     """Whether several seeds are an axis of one program in any environment."""
+    takes_safe_set: ClassVar[bool] = False
+    """Whether its policies can be deployed from a safe set; one that checks every decision by itself needs none."""
     sequence_length: ClassVar[int] = 1
     """Rows of each sequence that is learned from."""
     more_cautious: ClassVar[str] = "with other settings of the agent"
@@ -243,6 +272,12 @@ class Agent(abc.ABC):
     def tasks(self) -> tuple[str, ...]:
         """The tasks that it can be evaluated on."""
         return (self.spec.task,)
+
+    @property
+    def ticks_per_deployment(self) -> int | None:
+        """Ticks after which all environments begin anew and another policy may be deployed; None where an epoch is one
+        deployment, during which policies change."""
+        return None
 
     def precision(self) -> contextlib.AbstractContextManager[Any]:
         """A context in which JAX computes as precisely as this agent needs."""

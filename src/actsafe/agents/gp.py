@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
 from actsafe.agents.algorithms import Algorithm, Role
-from actsafe.agents.base import ActMode, Agent, AgentSettings, Forecasts, Newest, Policy, Promise
+from actsafe.agents.base import ActMode, Agent, AgentSettings, EpochLearner, Forecasts, Newest, Policy, Promise
 from actsafe.agents.phases import Phase, Schedule
 from actsafe.agents.planner import Planner, PlanningSettings, SeedPolicy
 from actsafe.agents.planner_forecasts import DOES_NOT_PROMISE, planned_promise, state_forecasts
@@ -359,10 +359,11 @@ class GPLearner:
         }
 
 
-class EpisodeLearning:
+class EpisodeLearning(EpochLearner):
     """Learning at the end of an epoch, from all that it brought."""
 
     def __init__(self, learner: GPLearner, state: GPState, num_updates: int, phase: Phase) -> None:
+        super().__init__(learner)
         self._learner, self._phase = learner, phase
         self.agent, self.num_updates = state, num_updates
 

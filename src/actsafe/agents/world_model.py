@@ -27,6 +27,8 @@ from actsafe.agents.algorithms import Algorithm, Role
 from actsafe.agents.base import ActMode, Agent, AgentSettings, Decision, Forecasts, Newest, Percept, Policy, Promise
 from actsafe.agents.handover import may_take_over
 from actsafe.agents.phases import Phase, Schedule
+from actsafe.agents.safe_set.screen import Dreamt, dream_episodes
+from actsafe.agents.safe_set.settings import SafeSetSettings
 from actsafe.agents.world_model_forecasts import DOES_NOT_PROMISE, NUM_SEEN, imagined_promise, outcome_forecasts
 from actsafe.agents.world_model_learner import WorldModelLearner
 from actsafe.constrained.descent import descend
@@ -90,6 +92,7 @@ class WorldModelAgentSettings(AgentSettings):
     weighed is for the task, and the presets say it."""
 
     kind: ClassVar[str] = "rssm"
+    takes_safe_set: ClassVar[bool] = True
     more_cautious: ClassVar[str] = "with more agent.updates_per_1000_steps, or a longer schedule.warm_up"
 
     model: WorldModelSettings = dataclasses.field(default_factory=WorldModelSettings)
@@ -258,6 +261,10 @@ class WorldModelPolicy(Policy):
             action = distribution.middle if self.is_greedy else distribution.sample(noise)
         unknown, no = jnp.full(percept.is_first.shape, jnp.nan), jnp.zeros(percept.is_first.shape, bool)
         return Decision(action, unknown, unknown, no, no), FilterMemory(latent, action, key)
+
+    def executed(self, memory: FilterMemory, action: Float[Array, "environment action"]) -> FilterMemory:
+        """The filter goes on from what was executed."""
+        return memory._replace(action=action)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -437,6 +444,41 @@ class WorldModelAgent(Agent):
         place = EXPLORATION if mode.role is Role.EXPLORATION else TASK
         choices = (self.spec.action_dim, self._acting_dtype, self.settings.implementation)
         return WorldModelPolicy(weights, place, mode.role is Role.UNIFORM, mode.is_greedy, *choices)
+
+    def deployable(self, state: WorldModelState) -> PolicyWeights:
+        return state.policy_weights
+
+    def dreamt(
+        self,
+        weights: PolicyWeights,
+        role: Role,
+        observations: Array,
+        limit: Float[Array, ""],
+        settings: SafeSetSettings,
+        key: PRNGKeyArray,
+    ) -> Dreamt:
+        """Whole episodes in the model that the policy was learned with, in single precision."""
+        actor = jax.tree.map(lambda leaf: leaf[EXPLORATION if role is Role.EXPLORATION else TASK], weights.actors)
+        return dream_episodes(
+            weights.model.tree,
+            actor.tree,
+            observations,
+            uncertainty=self.settings.uncertainty.measure(),
+            limit=limit,
+            unknown_cost=settings.screen.unknown_cost,
+            num_decisions=self.spec.num_decisions,
+            num_particles=settings.screen.num_particles,
+            key=key,
+        )
+
+    def largest_uncertainty(self, weights: PolicyWeights, rows: Rows, key: PRNGKeyArray) -> Float[Array, ""]:
+        """Of what follows each recorded state and action; what leads into another episode is left out."""
+        model, measure = weights.model.tree, self.settings.uncertainty.measure()
+        states = model.observe(rows, key)
+        flat_rows = jax.tree.map(lambda leaf: leaf[:, :-1].reshape(-1, *leaf.shape[2:]), states)
+        actions = jnp.asarray(rows.action)[:, 1:].reshape(-1, rows.action.shape[-1])
+        found = measure(model.disagreement(flat_rows, actions))
+        return jnp.max(jnp.where(jnp.asarray(rows.is_first)[:, 1:].ravel(), 0.0, found))
 
     def learner(self, num_envs: int, num_seeds: int) -> "WorldModelLearner":
         return WorldModelLearner(self, num_envs, num_seeds)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key, PRNGKeyArray
 
-from actsafe.agents.base import ActMode, Policy
+from actsafe.agents.base import ActMode, EpochLearner, Policy
 from actsafe.agents.phases import Phase
 from actsafe.agents.seeds import over_seeds
 from actsafe.data.replay import HostReplay, Replay
@@ -51,6 +51,7 @@ class WorldModelLearner:
         self.num_updates = max(1, self.num_due(steps_per_cycle))
         choices = {"donate": "all-except-first", "compiler_options": compiler_options()}
         self._init = eqx.filter_jit(over_seeds(agent.init, num_seeds))
+        self._sample = eqx.filter_jit(self._sampled)
         self._from_device = eqx.filter_jit(self._learn_from_device, **choices)
         self._from_host = eqx.filter_jit(self._learn_from_host, **choices)
         self._ahead: dict[Phase, concurrent.futures.Future[Any]] = {}
@@ -101,6 +102,25 @@ class WorldModelLearner:
         rewards = reward_range(replay.rows.reward, np)
         return self._from_host((rows, rewards, update_keys, phase), state)
 
+    def sample(self, replay: AnyReplay, keys: Key[Array, " seed"]) -> Any:
+        """A batch (seed, batch, time) of recorded rows; None where there is no sequence yet."""
+        if not replay.can_sample(self.agent.settings.sequence_length):
+            return None
+        if not isinstance(replay, Replay):
+            return jax.tree.map(jnp.asarray, replay.sample_many(keys[0], 1, *self._batch))
+        return self._sample(replay, keys)
+
+    def _sampled(self, replay: Replay, keys: Key[Array, " seed"]) -> Any:
+        rows = self._by_seed(replay)
+        own = over_seeds(
+            lambda rows, key: Replay(rows, replay.position, replay.count).sample(key, *self._batch), self._num_seeds
+        )
+        return own(rows, keys)
+
+    def _by_seed(self, replay: Replay) -> Any:
+        """Rows (seed, environment, time): the environments of a seed follow each other."""
+        return jax.tree.map(lambda leaf: leaf.reshape(self._num_seeds, self._num_envs, *leaf.shape[1:]), replay.rows)
+
     @property
     def _batch(self) -> tuple[int, int, int]:
         """Windows of a batch, their rows, and from how many of an environment's newest half of them are."""
@@ -114,8 +134,7 @@ class WorldModelLearner:
 
     def _learn_from_device(self, source: Any, state: Any) -> tuple[Any, Sums]:
         replay, sample_keys, update_keys, phase = source
-        # The environments of a seed follow each other.
-        rows = jax.tree.map(lambda leaf: leaf.reshape(self._num_seeds, self._num_envs, *leaf.shape[1:]), replay.rows)
+        rows = self._by_seed(replay)
 
         def one(state: Any, rows: Any, sample_key: PRNGKeyArray, update_key: PRNGKeyArray) -> tuple[Any, Any]:
             own = Replay(rows, replay.position, replay.count)
@@ -140,12 +159,13 @@ class WorldModelLearner:
         return state, jax.tree.map(lambda values: jnp.sum(values, axis=0).astype(jnp.float32), measured)
 
 
-class EpochUpdates:
+class EpochUpdates(EpochLearner):
     """The updates of one epoch."""
 
     def __init__(
         self, learner: WorldModelLearner, state: Any, num_updates: int, keys: Key[Array, " seed"], phase: Phase
     ):
+        super().__init__(learner)
         self._learner, self._keys, self._phase = learner, keys, phase
         self.agent, self.num_updates, self._num_before = state, num_updates, num_updates
         self._sums: Sums | None = None

@@ -1,5 +1,6 @@
 """What an environment has at each tick, and what is refused before it is kept."""
 
+import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,12 @@ class Rows(NamedTuple):
     costs: Float[Array | np.ndarray, "*lead constraint"]
     is_first: Bool[Array | np.ndarray, "*lead"]
     """The observation begins an episode: nothing led here, so that action, reward and costs are 0."""
+
+
+def episode_spans(is_first: np.ndarray) -> list[slice]:
+    """Where episodes are among the rows of an environment; a row by itself is none."""
+    edges = [*np.flatnonzero(is_first).tolist(), len(is_first)]
+    return [slice(start, end) for start, end in itertools.pairwise(edges) if end - start > 1]
 
 
 class RowLayout(NamedTuple):

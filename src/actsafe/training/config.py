@@ -10,6 +10,8 @@ from actsafe.agents.algorithms import ALGORITHMS, Algorithm, algorithm
 from actsafe.agents.base import Agent, AgentSettings
 from actsafe.agents.gp import GPAgentSettings
 from actsafe.agents.phases import Phase, Schedule
+from actsafe.agents.safe_set.agent import GuardedAgent
+from actsafe.agents.safe_set.settings import NO_PART, SafeSetSettings
 from actsafe.agents.world_model import WorldModelAgentSettings
 from actsafe.envs.base import EnvBatch
 from actsafe.envs.make import is_pure, known_problem, make_envs
@@ -56,6 +58,9 @@ class Config:
     a Safety-Gym task, cost_names of a Gymnasium id (the entries of its info that are costs)."""
     algorithm: str = "actsafe"
     """A row of the table in agents/algorithms.py, or module:NAME of a row of one's own."""
+    safe_set: SafeSetSettings = CHOSEN
+    """What learned policies are deployed from; by default the algorithm's, and nothing for an agent that checks every
+    decision by itself."""
     seeds: tuple[int, ...] = (0,)
     """Independent repetitions in one program, where the environment or the agent allows it."""
     schedule: Schedule = CHOSEN
@@ -73,6 +78,14 @@ class Config:
         for name, value in small.items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
+        if self.safe_set is None:
+            chosen = self.row.safe_set if self.agent.takes_safe_set else NO_PART
+            object.__setattr__(self, "safe_set", chosen)
+        if self.safe_set.is_on and not self.agent.takes_safe_set:
+            raise ConfigError(
+                f"safe_set: got parts that are on, but an agent of kind {self.agent.kind} checks every decision by "
+                "itself and has no learned policies to deploy; leave safe_set out"
+            )
         require_known("observation", self.observation, ("pixels", "state"))
         seeds = self.seeds
         if not seeds or len(set(seeds)) != len(seeds) or not 0 <= min(seeds) <= max(seeds) < 2**32:
@@ -195,7 +208,8 @@ class Config:
         """
         spec = envs._replace(problem=self.problem) if isinstance(envs, EnvSpec) else envs.spec
         try:
-            return self.agent.make(spec, self.row, self.schedule)
+            agent = self.agent.make(spec, self.row, self.schedule)
+            return GuardedAgent.around(agent, self.safe_set) if self.safe_set.is_on else agent
         except ValueError as error:
             raise error if isinstance(error, ConfigError) else ConfigError(str(error)) from error
 

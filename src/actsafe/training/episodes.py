@@ -1,7 +1,6 @@
 """Episodes as rollouts bring them: return, costs and what was said of decisions, by seed."""
 
 import dataclasses
-import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -9,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from actsafe.data.rows import episode_spans
 from actsafe.envs.spec import EnvSpec
 from actsafe.training.collecting import Block
 
@@ -30,6 +30,10 @@ class EpisodeOutcome:
     num_decisions: int
     num_fallbacks: int
     num_uncertified: int
+    num_taken_over: int
+    """Decisions by another policy than the one that the episode began with; 0 where only one acts."""
+    level: int | None
+    """Of who acted at its beginning (`agents.safe_set.canary.LEVELS`); None where nobody asks."""
     predicted_cost: float | None
     """The largest pessimistic cost that was predicted of a decision; None where nothing was."""
     value: float | None
@@ -83,7 +87,7 @@ class Episodes:
 
     def _of(self, arrays: Mapping[str, np.ndarray]) -> list[EpisodeOutcome]:
         """The episodes of one environment."""
-        found = spans(arrays["is_first"])
+        found = episode_spans(arrays["is_first"])
         return [self._outcome({name: values[span] for name, values in arrays.items()}) for span in found]
 
     def _outcome(self, rows: Mapping[str, np.ndarray]) -> EpisodeOutcome:
@@ -104,15 +108,11 @@ class Episodes:
             num_decisions,
             int(np.sum(said["is_fallback"])) if said else 0,
             int(np.sum(~said["is_certified"])) if said else num_decisions,
+            int(np.sum(said["level"] < said["level"][0])) if "level" in said else 0,
+            int(said["level"][0]) if "level" in said else None,
             _largest(said["predicted_cost"]) if said else None,
             _mean(said["value"]) if said else None,
         )
-
-
-def spans(is_first: np.ndarray) -> list[slice]:
-    """Where episodes are among the rows of an environment; a row by itself is none."""
-    edges = [*np.flatnonzero(is_first).tolist(), len(is_first)]
-    return [slice(start, end) for start, end in itertools.pairwise(edges) if end - start > 1]
 
 
 def _flat(envs: list[list[EpisodeOutcome]]) -> list[EpisodeOutcome]:

@@ -102,6 +102,8 @@ class Epoch:
     """By task and seed; empty where nothing was evaluated."""
     learned: list[dict[str, Any]]
     """By seed, means of what was measured while learning; empty where nothing was learned."""
+    deployments: list[list[Mapping[str, Any]]]
+    """By seed, what is told of every deployment; empty where nothing is."""
     trajectory: dict[str, np.ndarray]
     """Arrays (seed, environment, time, ...) of training, and of each task's evaluation with the task in the name."""
     num_steps: int
@@ -161,23 +163,24 @@ class Loop:
         # Where compiling takes longest, this phase's program and the last one's are compiled beside all else.
         for scheduled in (number, self.config.num_units):
             self.learner.compile_ahead(before.agent, buffer, self.config.phase(scheduled))
-        policy = self.learner.policy(session.agent, mode)
-        with self._explained(f"epoch {number}"):
-            self._collector.begin(policy, self._env_seeds(number, TRAINING), keys)
-        for collect in self._cycles(num_ticks):
-            session.catch_up(buffer, num_rows, num_steps)
-            if session.agent is not before.agent:
-                policy = self.learner.policy(session.agent, mode)
+        for deployment, ticks in enumerate(self._deployments(num_ticks)):
+            own_keys = _folded(keys, deployment) if deployment else keys
+            session.begin_deployment(mode, buffer, own_keys)
             with self._explained(f"epoch {number}"):
-                block = collect(policy)
-                rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), block.rows())
-                require_sound(rows, self.envs.name)
-            buffer = buffer.append(rows) if buffer is not None else None
-            episodes.add(block)
-            if not self.agent.keeps_rows:
-                blocks.append(block)
-            num_rows += block.reward.shape[2]
-            num_steps += block.num_decisions * self.envs.spec.action_repeat
+                self._collector.begin(session.policy, self._env_seeds(number, TRAINING, deployment), own_keys)
+            for collect in self._cycles(ticks):
+                session.catch_up(buffer, num_rows, num_steps)
+                with self._explained(f"epoch {number}"):
+                    block = collect(session.policy)
+                    rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), block.rows())
+                    require_sound(rows, self.envs.name)
+                buffer = buffer.append(rows) if buffer is not None else None
+                episodes.add(block)
+                session.record(block)
+                if not self.agent.keeps_rows:
+                    blocks.append(block)
+                num_rows += block.reward.shape[2]
+                num_steps += block.num_decisions * self.envs.spec.action_repeat
         outcomes = episodes.outcomes()
         self._require_safe_seed(phase, outcomes)
         explored = time.perf_counter()
@@ -214,6 +217,7 @@ class Loop:
             outcomes,
             evaluations,
             learned,
+            [list(own) for own in session.deployments],
             trajectory,
             num_steps - int(before.num_steps),
             session.num_updates - int(before.num_updates),
@@ -289,9 +293,15 @@ class Loop:
                     f"{budget:g}. Raise the budget, or start the environment where zero input is safe"
                 )
 
-    def _env_seeds(self, epoch: int, stream: int) -> list[int]:
+    def _deployments(self, num_ticks: int) -> list[int]:
+        """Ticks of every deployment, which begins with new episodes of all environments."""
+        each = self.agent.ticks_per_deployment or num_ticks
+        return [min(each, num_ticks - start) for start in range(0, num_ticks, each)]
+
+    def _env_seeds(self, epoch: int, stream: int, deployment: int = 0) -> list[int]:
         """For the environments of every seed."""
-        numbers = [np.random.SeedSequence((seed, epoch, stream)) for seed in self.config.seeds]
+        entropy = (epoch, stream, deployment) if deployment else (epoch, stream)
+        numbers = [np.random.SeedSequence((seed, *entropy)) for seed in self.config.seeds]
         return [int(each.generate_state(1)[0]) for each in numbers]
 
     @contextlib.contextmanager

@@ -23,6 +23,7 @@ def metrics_rows(epoch: Epoch, agent: Agent, seeds: Sequence[int]) -> list[dict[
             **_means(epoch.episodes[place] if epoch.episodes else [], agent.spec.cost_names, agent.spec.task),
             "evaluation": {task: evaluation(found[place], agent, task) for task, found in epoch.evaluations.items()},
             "learning": epoch.learned[place],
+            "deployments": epoch.deployments[place] if epoch.deployments else [],
         }
         for place, seed in enumerate(seeds)
     ]

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from actsafe.training.episodes import spans
+from actsafe.data.rows import episode_spans
 from actsafe.training.run import RunFolder
 from actsafe.training.storage import StorageError
 
@@ -48,7 +48,7 @@ def episodes_of(folder: RunFolder, number: int, task: str = "") -> list[list[Epi
             )
     wanted = [found[name] for name in shapes]
     return [
-        [Episode(*(array[env, span] for array in wanted)) for span in spans(is_first)]
+        [Episode(*(array[env, span] for array in wanted)) for span in episode_spans(is_first)]
         for env, is_first in enumerate(first)
     ]
 
