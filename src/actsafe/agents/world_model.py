@@ -111,6 +111,9 @@ class WorldModelAgentSettings(AgentSettings):
     """Learning rate of the world model."""
     reward_scale: float = 1.0
     """Rewards are learned times this. Likelihoods have unit variance, so that rewards far below 1 teach slowly."""
+    observation_scale: tuple[float, ...] = ()
+    """Vector observations are seen and learned over these, one for each coordinate; empty for as they are. Likelihoods
+    have unit variance, to which a position of 0.3 m is nothing."""
     precision: str = "bfloat16"
     """Of products of matrices: bfloat16 or float32. Parameters, losses and optimisers are float32 either way."""
     is_budget_released: bool = False
@@ -132,6 +135,8 @@ class WorldModelAgentSettings(AgentSettings):
         for name in ("model_rate", "reward_scale"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise ValueError(f"agent.{name} must be positive, got {getattr(self, name)}")
+        if not all(0 < scale < float("inf") for scale in self.observation_scale):
+            raise ValueError(f"agent.observation_scale must be positive numbers, got {list(self.observation_scale)}")
         for name, known in (("precision", PRECISIONS), ("implementation", IMPLEMENTATIONS)):
             if getattr(self, name) not in known:
                 raise ValueError(f"agent.{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
@@ -173,6 +178,11 @@ class WorldModelAgentSettings(AgentSettings):
     def make(self, spec: EnvSpec, algorithm: Algorithm, schedule: Schedule) -> "WorldModelAgent":
         """The agent for such an environment, or ValueError where it cannot have one."""
         require_learnable(spec.observation_shape)
+        if self.observation_scale and (len(self.observation_scale),) != spec.observation_shape:
+            raise ValueError(
+                f"agent.observation_scale: got {len(self.observation_scale)} numbers, but observations have the shape "
+                f"{spec.observation_shape}; expected one for each coordinate of a vector, or none"
+            )
         return WorldModelAgent(spec, algorithm, self, schedule)
 
     @property
@@ -180,6 +190,16 @@ class WorldModelAgentSettings(AgentSettings):
         """Settings that count rows of the buffer, of all environments together."""
         recent = {"recent_rows": self.recent_rows} if self.recent_rows else {}
         return {"replay_capacity": self.replay_capacity, **recent}
+
+    def seen(self, observations: Array) -> Array:
+        """Observations as the model sees them."""
+        if not self.observation_scale:
+            return observations
+        return jnp.asarray(observations) / jnp.asarray(self.observation_scale, jnp.float32)
+
+    def learned(self, rows: Rows) -> Rows:
+        """Recorded rows as the model learns them."""
+        return rows._replace(observation=self.seen(rows.observation), reward=self.reward_scale * rows.reward)
 
     @property
     def is_counted(self) -> tuple[bool, ...]:
@@ -234,7 +254,7 @@ class WorldModelPolicy(Policy):
     """Whether actions are the policy's medians."""
     action_dim: int = eqx.field(static=True)
     dtype: Any = eqx.field(static=True)
-    implementation: str = eqx.field(static=True)
+    settings: WorldModelAgentSettings = eqx.field(static=True)
 
     def begin(self, num_envs: int, key: PRNGKeyArray) -> FilterMemory:
         """What comes before the first observation, which begins a new state anyway."""
@@ -244,13 +264,13 @@ class WorldModelPolicy(Policy):
     def encode(self, observation: Array) -> Float[Array, "environment feature"]:
         """What the encoder makes of observations."""
         model = cast(self.weights.model.tree, self.dtype)
-        return implementation(self.implementation, model).encode(model, observation)
+        return implementation(self.settings.implementation, model).encode(model, self.settings.seen(observation))
 
     def act(self, memory: FilterMemory, encoded: Array, percept: Percept) -> tuple[Decision, FilterMemory]:
         """Actions of the actor, or their medians. Nothing is checked before it is done."""
         key, filter_key, action_key = jax.random.split(memory.key, 3)
         model = cast(self.weights.model.tree, self.dtype)
-        step = implementation(self.implementation, model).step
+        step = implementation(self.settings.implementation, model).step
         latent = step(model, memory.state, memory.action, encoded, percept.is_first, filter_key)
         if self.is_uniform:
             action = jax.random.uniform(action_key, memory.action.shape, jnp.float32, -1.0, 1.0)
@@ -386,7 +406,7 @@ class WorldModelAgent(Agent):
         model but for the step under way; the very first begins where nothing is known yet.
         """
         model_key, dream_key = jax.random.split(key)
-        rows = rows._replace(reward=self.settings.reward_scale * rows.reward)
+        rows = self.settings.learned(rows)
         num_active = state.actor_critics.actor.vector.shape[0]
         batch = Batch(rows, model_key, self.dtype, self._unroll)
         weights = jax.tree.map(lambda leaf: leaf[:num_active], self._bounded(self.objective_weights, reward_range))
@@ -442,7 +462,7 @@ class WorldModelAgent(Agent):
     def policy(self, weights: PolicyWeights, mode: ActMode) -> "WorldModelPolicy":
         """What decides with these weights."""
         place = EXPLORATION if mode.role is Role.EXPLORATION else TASK
-        choices = (self.spec.action_dim, self._acting_dtype, self.settings.implementation)
+        choices = (self.spec.action_dim, self._acting_dtype, self.settings)
         return WorldModelPolicy(weights, place, mode.role is Role.UNIFORM, mode.is_greedy, *choices)
 
     def deployable(self, state: WorldModelState) -> PolicyWeights:
@@ -462,7 +482,7 @@ class WorldModelAgent(Agent):
         return dream_episodes(
             weights.model.tree,
             actor.tree,
-            observations,
+            self.settings.seen(observations),
             uncertainty=self.settings.uncertainty.measure(),
             limit=limit,
             unknown_cost=settings.screen.unknown_cost,
@@ -474,7 +494,7 @@ class WorldModelAgent(Agent):
     def largest_uncertainty(self, weights: PolicyWeights, rows: Rows, key: PRNGKeyArray) -> Float[Array, ""]:
         """Of what follows each recorded state and action; what leads into another episode is left out."""
         model, measure = weights.model.tree, self.settings.uncertainty.measure()
-        states = model.observe(rows, key)
+        states = model.observe(self.settings.learned(rows), key)
         flat_rows = jax.tree.map(lambda leaf: leaf[:, :-1].reshape(-1, *leaf.shape[2:]), states)
         actions = jnp.asarray(rows.action)[:, 1:].reshape(-1, rows.action.shape[-1])
         found = measure(model.disagreement(flat_rows, actions))
