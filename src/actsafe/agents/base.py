@@ -149,7 +149,7 @@ class EpochLearner(abc.ABC):
 
     agent: Any
     num_updates: int
-    deployments: Sequence[Sequence[Mapping[str, Any]]] = ()
+    deployments: Any = ()
     """By seed, what is told of every deployment; empty where nothing is."""
 
     def __init__(self, learner: "Learner") -> None:
@@ -171,8 +171,8 @@ class EpochLearner(abc.ABC):
             self._acting = (mode, self.agent, policy)
         return policy
 
-    def record(self, block: Any) -> None:
-        """Take in what a block of a deployment brought."""
+    def record(self, block: Any) -> None:  # noqa: B027
+        """Take in what a block of a deployment brought; most have no use for it."""
 
     @abc.abstractmethod
     def catch_up(self, buffer: Any, num_rows: int, num_steps: int) -> None:

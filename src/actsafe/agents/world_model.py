@@ -191,7 +191,7 @@ class WorldModelAgentSettings(AgentSettings):
         recent = {"recent_rows": self.recent_rows} if self.recent_rows else {}
         return {"replay_capacity": self.replay_capacity, **recent}
 
-    def seen(self, observations: Array) -> Array:
+    def seen(self, observations: Any) -> Any:
         """Observations as the model sees them."""
         if not self.observation_scale:
             return observations

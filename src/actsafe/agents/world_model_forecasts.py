@@ -59,7 +59,9 @@ def outcome_forecasts(
             filled = chosen + chosen[-1:] * (NUM_AT_ONCE - len(chosen))
             parts = [Rows(*(field[env, first : first + length] for field in rows)) for rows, env, first in filled]
             rows = jax.tree.map(lambda *fields: jnp.asarray(np.stack(fields)), *parts)
-            found = _forecast(model, agent.settings.learned(rows), jax.random.fold_in(jax.random.fold_in(key, seed), number))
+            found = _forecast(
+                model, agent.settings.learned(rows), jax.random.fold_in(jax.random.fold_in(key, seed), number)
+            )
             error, std = (np.asarray(each, float)[: len(chosen)] for each in found)
             errors.append(error)
             stds.append(std)

@@ -69,18 +69,18 @@ class WorldModelLearner:
         """Updates that are due after `num_steps` simulator steps."""
         return num_steps * self.agent.settings.updates_per_1000_steps // 1000
 
-    def compile_ahead(self, state: Any, replay: Any, phase: Phase) -> None:
+    def compile_ahead(self, state: Any, buffer: Any, phase: Phase) -> None:
         """Have a phase's program compiled by a thread, while the caller goes on; asked again, do nothing.
 
         To trace it takes this thread's time; to compile it takes several times as long. It pays on accelerators.
         """
         phase = self._taught_as(phase)
-        if phase in self._ahead or not (is_for_nvidia() and isinstance(replay, Replay)):
+        if phase in self._ahead or not (is_for_nvidia() and isinstance(buffer, Replay)):
             return
         keys = jax.vmap(jax.random.split, out_axes=1)(jax.random.split(jax.random.key(0), self._num_seeds))
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
-            lowered = self._from_device.lower((replay, *keys, phase), state)
+            lowered = self._from_device.lower((buffer, *keys, phase), state)
         thread = concurrent.futures.ThreadPoolExecutor(1, "compiling")
         self._ahead[phase] = thread.submit(lowered.compile)
         thread.shutdown(wait=False)

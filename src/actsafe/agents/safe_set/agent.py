@@ -26,6 +26,7 @@ from actsafe.agents.safe_set.settings import SafeSetSettings
 from actsafe.agents.safe_set.state import ROLES, GuardedState, SafeSet
 from actsafe.data.rows import Rows
 
+
 @runtime_checkable
 class Deployable(Protocol):
     """What an agent gives for its policies to be deployed from a safe set."""

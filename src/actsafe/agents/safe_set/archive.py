@@ -1,25 +1,28 @@
-"""The archive: certified policies, each with the counts of its own episodes. With the seed policy S_0 it is the safe set
-S_n that policies are deployed from (paper, section 4.2)."""
+"""The archive: certified policies, each with the counts of its own episodes.
+
+With the seed policy S_0 it is the safe set S_n that policies are deployed from (paper, section 4.2).
+"""
 
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 
 class Counts(NamedTuple):
     """Episodes of one policy."""
 
-    episodes: Int[Array, "*place"]
-    ended: Int[Array, "*place"]
+    episodes: Int[Array | np.ndarray, "*place"]
+    ended: Int[Array | np.ndarray, "*place"]
     """Of these, that were not cut off."""
-    over: Int[Array, "*place"]
+    over: Int[Array | np.ndarray, "*place"]
     """Whose cost was over a budget, or not known."""
-    taken_over: Int[Array, "*place"]
+    taken_over: Int[Array | np.ndarray, "*place"]
     """That the governor took over."""
-    cost: Float[Array, "*place constraint"]
+    cost: Float[Array | np.ndarray, "*place constraint"]
     """Sums over episodes."""
 
     @classmethod

@@ -3,8 +3,8 @@
     the fallback acts from the first decision on with    Σ c_t > 0   and   Σ c_t + ĉ ≥ d
 
 Σ c_t is what the episode has cost so far, d the budget, and ĉ, the reserve, an upper estimate of what the episode costs
-once the fallback acts: the conformal quantile of the costs of episodes that it took over, and a fixed share of the budget
-until enough are recorded. A cost that is not a number takes over too.
+once the fallback acts: the conformal quantile of the costs of episodes that it took over, and a fixed share of the
+budget until enough are recorded. A cost that is not a number takes over too.
 """
 
 import math

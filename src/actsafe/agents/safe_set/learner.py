@@ -113,7 +113,7 @@ class GuardedLearner:
 
     def forecast(self, state: GuardedState, buffer: Any, role: Role, keys: Key[Array, " seed"]) -> Forecast:
         """What the newest policies' dreams say; infinite where there is nothing to dream from."""
-        split = jax.vmap(lambda key: jax.random.split(key), out_axes=1)(keys)
+        split = jax.vmap(jax.random.split, out_axes=1)(keys)
         rows = self.inner.sample(buffer, split[0])
         if rows is None:
             unknown = jnp.full((self.num_seeds, len(self.agent.spec.budgets)), jnp.inf, jnp.float32)
@@ -141,7 +141,7 @@ class GuardedEpoch(EpochLearner):
         self._under_way: dict[str, Any] = {}
         self._mode: ActMode | None = None
         self._policy: Policy | None = None
-        self.deployments = [[] for _ in range(learner.num_seeds)]
+        self.deployments: list[list[Mapping[str, Any]]] = [[] for _ in range(learner.num_seeds)]
 
     @property
     def agent(self) -> GuardedState:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -195,9 +195,8 @@ class GuardedEpoch(EpochLearner):
         if not self._blocks:
             first = jnp.asarray(block.observations()[:, :, 0])
             has_first = jnp.ones_like(self._safe_set.has_first)
-            self._safe_set = eqx.tree_at(
-                lambda own: (own.first, own.has_first), self._safe_set, (first.astype(self._safe_set.first.dtype), has_first)
-            )
+            first = first.astype(self._safe_set.first.dtype)
+            self._safe_set = eqx.tree_at(lambda own: (own.first, own.has_first), self._safe_set, (first, has_first))
         level = block.decisions.get("level", np.full(block.is_first.shape, -1, np.int32))
         kept = {"costs": block.costs, "is_first": block.is_first, "is_last": block.is_last, "level": level}
         self._blocks.append(kept)
@@ -217,16 +216,18 @@ class GuardedEpoch(EpochLearner):
             for seed in range(learner.num_seeds)
         ]
         outcomes = outcomes_of(by_seed, learner.agent.spec.budgets, 2 * learner.num_envs)
-        forecast, margins = jax.device_get((self._safe_set.forecast, self._safe_set.margin))
+        forecast, margin = self._safe_set.forecast, self._safe_set.margin
         self._safe_set, verdict = learner.settle(self._safe_set, outcomes)
-        verdict = jax.tree.map(np.asarray, verdict)
+        known = jax.device_get((forecast, margin, verdict))
         for seed, own in enumerate(self.deployments):
-            own.append(self._told(seed, by_seed[seed], jax.tree.map(lambda leaf, n=seed: leaf[n], (forecast, verdict)), margins[seed]))
+            own.append(self._told(seed, by_seed[seed], *jax.tree.map(lambda leaf, n=seed: leaf[n], known)))
         self._policy = None
 
-    def _told(self, seed: int, episodes: list[Begun], known: Any, margin: np.ndarray) -> dict[str, Any]:
+    def _told(
+        self, seed: int, episodes: list[Begun], forecast: Forecast, margin: np.ndarray, verdict: canary.Verdict
+    ) -> dict[str, Any]:
         """One deployment of one seed: who acted and why, what was forecast, and what came."""
-        (forecast, verdict), stage = known, int(self._under_way["stages"][seed])
+        stage = int(self._under_way["stages"][seed])
         names, budgets = canary.LEVELS, self._learner.agent.spec.budgets
         came = {}
         for level, name in enumerate(names):

@@ -66,12 +66,12 @@ class GuardedPolicy(Policy):
 
     candidate: Policy
     certified: Policy
-    assigned: Int[Array, "*environment"]
+    assigned: Int[Array, "*seed_and_environment"]
     """The level at an episode's beginning; of all environments, or of each."""
-    has_certified: Bool[Array, ""]
-    predicted_costs: Float[Array, " level"]
+    has_certified: Bool[Array, "*seed"]
+    predicted_costs: Float[Array, "*seed level"]
     """Of an episode, by level."""
-    reserve: Float[Array, "level constraint"]
+    reserve: Float[Array, "*seed fallback constraint"]
     """Upper estimates of what an episode costs once a level has taken it over."""
     budgets: tuple[float, ...] = eqx.field(static=True)
     seed: SeedFunction = eqx.field(static=True)
@@ -105,7 +105,7 @@ class GuardedPolicy(Policy):
         level = jnp.where(percept.is_first, assigned, memory.level)
         costs = percept.costs.astype(jnp.float32)
         spent = jnp.where(percept.is_first[:, None], 0.0, memory.spent + costs)
-        level = self._governed(level, spent, actions)
+        level = self._governed(level, assigned, spent, actions)
         action = jnp.take_along_axis(actions, level[None, :, None], axis=0)[0]
         decision = GuardedDecision(
             action,
@@ -118,12 +118,15 @@ class GuardedPolicy(Policy):
         done = self.candidate.executed(candidate, action), self.certified.executed(certified, action)
         return decision, GuardedMemory(*done, level, assigned, spent, key)
 
-    def _governed(self, level: Array, spent: Array, actions: Array) -> Int[Array, " environment"]:
-        """The level that acts, once the governor has been asked, and actions that are no numbers are refused."""
+    def _governed(self, level: Array, assigned: Array, spent: Array, actions: Array) -> Int[Array, " environment"]:
+        """The level that acts, once the governor has been asked, and actions that are no numbers are refused.
+
+        An episode is taken over once: the reserve is the fallback's to spend.
+        """
         fallback = jnp.where((level == CANDIDATE) & self.has_certified, CERTIFIED, SEED)
         if self.is_governed:
             takes_over = must_take_over(spent, self.reserve[fallback], self.budgets)
-            level = jnp.where(takes_over & (level != SEED), fallback, level)
+            level = jnp.where(takes_over & (level == assigned) & (level != SEED), fallback, level)
         is_sound = jnp.all(jnp.isfinite(actions), axis=-1)
         candidate_falls_to = jnp.where(is_sound[CERTIFIED] & self.has_certified, CERTIFIED, SEED)
         level = jnp.where((level == CANDIDATE) & ~is_sound[CANDIDATE], candidate_falls_to, level)

@@ -2,9 +2,9 @@
 
     score = max_i E[Σ_t c_t | f^i, π],    t over all decisions of an episode, undiscounted
 
-Dreams begin where recorded episodes began, and each follows one member f^i of the ensemble from its beginning to its end:
-the paper's max over f in Q_n of J_c(π, f). A candidate passes where score plus margin, and an upper quantile of the
-worst member's dreams, lie within every budget. From the first decision on whose uncertainty is larger than any on
+Dreams begin where recorded episodes began, and each follows one member f^i of the ensemble from its beginning to its
+end: the paper's max over f in Q_n of J_c(π, f). A candidate passes where score plus margin, and an upper quantile of
+the worst member's dreams, lie within every budget. From the first decision on whose uncertainty is larger than any on
 recorded data, a dream may be charged for every decision.
 
 A screen refuses and ranks; it certifies nothing. The margin follows what came of the deployments before,
@@ -39,8 +39,8 @@ class Forecast(NamedTuple):
 
     @classmethod
     def none(cls, num_constraints: int) -> "Forecast":
-        unknown = (jnp.full((num_constraints,), jnp.nan, jnp.float32) for _ in range(2))
-        return cls(*unknown, jnp.full((), jnp.nan, jnp.float32))
+        unknown = jnp.full((num_constraints,), jnp.nan, jnp.float32)
+        return cls(unknown, unknown, jnp.full((), jnp.nan, jnp.float32))
 
 
 class Dreamt(NamedTuple):
@@ -111,9 +111,7 @@ def _largest(values: Float[Array, "member constraint"]) -> Float[Array, " constr
     return jnp.max(jnp.where(jnp.isnan(values), jnp.inf, values), axis=0)
 
 
-def passes(
-    forecast: Forecast, margin: Float[Array, " constraint"], budgets: Sequence[float]
-) -> Bool[Array, ""]:
+def passes(forecast: Forecast, margin: Float[Array, " constraint"], budgets: Sequence[float]) -> Bool[Array, ""]:
     """Whether a candidate may act; what is not known, or not finite, does not pass."""
     bounds = jnp.asarray(budgets, jnp.float32)
     return jnp.all(forecast.score + margin <= bounds) & jnp.all(forecast.upper + margin <= bounds)

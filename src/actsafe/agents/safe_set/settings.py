@@ -89,8 +89,8 @@ class SafeSetSettings:
     tolerance: float = 0.05
     """The share of a certified policy's own episodes that may be over budget before it is no longer certified."""
     seed_policy: str = "zero"
-    """S_0: zero, or module:function of one's own, from observations (environment, ...) to actions in [-1, 1]; JAX traces
-    it."""
+    """S_0: zero, or module:function of one's own that JAX can trace, from observations (environment, ...) to actions in
+    [-1, 1]."""
     seed_noise: float = 0.0
     """Half the width of the uniform noise on the seed policy's actions."""
     start: str = "random"

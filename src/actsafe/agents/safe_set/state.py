@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from actsafe.agents.algorithms import Role
@@ -16,7 +17,6 @@ from actsafe.agents.safe_set.governor import Aftermath
 from actsafe.agents.safe_set.screen import Forecast
 from actsafe.agents.safe_set.settings import SafeSetSettings
 
-
 ROLES = tuple(Role)
 """A policy's role is kept as its place here."""
 
@@ -24,11 +24,11 @@ ROLES = tuple(Role)
 class Taken(NamedTuple):
     """Episodes that were taken over, in a deployment."""
 
-    level: Int[Array, "*seed entry"]
+    level: Int[Array | np.ndarray, "*seed entry"]
     """Of the fallback."""
-    cost: Float[Array, "*seed entry constraint"]
+    cost: Float[Array | np.ndarray, "*seed entry constraint"]
     """From then on."""
-    is_real: Bool[Array, "*seed entry"]
+    is_real: Bool[Array | np.ndarray, "*seed entry"]
 
 
 class Outcomes(NamedTuple):
@@ -59,9 +59,7 @@ class SafeSet(eqx.Module):
     aftermath: Aftermath
 
     @classmethod
-    def empty(
-        cls, weights: Any, settings: SafeSetSettings, first: Array, num_constraints: int
-    ) -> "SafeSet":
+    def empty(cls, weights: Any, settings: SafeSetSettings, first: Array, num_constraints: int) -> "SafeSet":
         """Nothing but S_0; `weights` and `first` are such as will come."""
         return cls(
             jax.tree.map(jnp.copy, weights),
