@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
-from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
 from actsafe.agents.algorithms import Algorithm, Role
 from actsafe.agents.phases import Phase, Schedule
@@ -55,6 +55,8 @@ class Decision(NamedTuple):
     """A check found the predicted cost within the budget before the action was taken."""
     is_fallback: Bool[Array, " environment"]
     """Something else than what the search or the network chose is executed."""
+    level: Int[Array, " environment"] | None = None
+    """Of who acts: the seed policy, a certified one or a candidate; None where there is no safe set."""
 
 
 class Policy(eqx.Module):

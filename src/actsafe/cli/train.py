@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+from actsafe.agents.safe_set.settings import ALL_PARTS
 from actsafe.cli import jax_setup
 from actsafe.cli.options import Changes, Flag, Jobs, Log, Number, Whole, given
 from actsafe.cli.sweep import stay_off_devices, trained
@@ -175,6 +176,7 @@ class Train:
         return override(plain, path, value)
 
 
+SAFE_SET = "safe_set"
 EXPECTED = "expected KEY.PATH=VALUE, for instance agent.planning.search.horizon=30"
 
 
@@ -192,7 +194,12 @@ def assignment(text: str) -> tuple[str, Any]:
 
 
 def override(plain: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
-    """Settings as JSON with one entry changed; whether the value will do is for `Config.from_json` to say."""
+    """Settings as JSON with one entry changed; whether the value will do is for `Config.from_json` to say.
+
+    Parts of a safe set that was left to the algorithm are changed in one that has all parts: so any row is given one.
+    """
+    if path.startswith(f"{SAFE_SET}.") and plain[SAFE_SET] is None:
+        plain = {**plain, SAFE_SET: settings.plain(ALL_PARTS)}
     node, name = _node(plain, path), path.rpartition(".")[2]
     if node is None or (name not in node and path.rpartition(".")[0] != OPEN):
         known = list(_paths(plain))

@@ -81,7 +81,7 @@ def _percept(time_step: TimeStep) -> Percept:
 
 def _said(decision: Decision) -> dict[str, Array]:
     """What is recorded of a decision beside its action."""
-    return {name: value for name, value in decision._asdict().items() if name != "action"}
+    return {name: value for name, value in decision._asdict().items() if name != "action" and value is not None}
 
 
 def _to_time_axis(tree: Any) -> Any:

@@ -58,9 +58,8 @@ class Config:
     a Safety-Gym task, cost_names of a Gymnasium id (the entries of its info that are costs)."""
     algorithm: str = "actsafe"
     """A row of the table in agents/algorithms.py, or module:NAME of a row of one's own."""
-    safe_set: SafeSetSettings = CHOSEN
-    """What learned policies are deployed from; by default the algorithm's, and nothing for an agent that checks every
-    decision by itself."""
+    safe_set: SafeSetSettings | None = None
+    """What learned policies are deployed from; None for the algorithm's own, see `deployed_from`."""
     seeds: tuple[int, ...] = (0,)
     """Independent repetitions in one program, where the environment or the agent allows it."""
     schedule: Schedule = CHOSEN
@@ -78,10 +77,7 @@ class Config:
         for name, value in small.items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
-        if self.safe_set is None:
-            chosen = self.row.safe_set if self.agent.takes_safe_set else NO_PART
-            object.__setattr__(self, "safe_set", chosen)
-        if self.safe_set.is_on and not self.agent.takes_safe_set:
+        if self.safe_set is not None and self.safe_set.is_on and not self.agent.takes_safe_set:
             raise ConfigError(
                 f"safe_set: got parts that are on, but an agent of kind {self.agent.kind} checks every decision by "
                 "itself and has no learned policies to deploy; leave safe_set out"
@@ -139,6 +135,14 @@ class Config:
             return algorithm(self.algorithm)
         except ValueError as error:
             raise ConfigError(str(error)) from error
+
+    @property
+    def deployed_from(self) -> SafeSetSettings:
+        """The safe set of learned policies: as it was set, else the algorithm's, and none for an agent that checks
+        every decision by itself."""
+        if not self.agent.takes_safe_set:
+            return NO_PART
+        return self.row.safe_set if self.safe_set is None else self.safe_set
 
     @property
     def subject(self) -> str:
@@ -209,7 +213,7 @@ class Config:
         spec = envs._replace(problem=self.problem) if isinstance(envs, EnvSpec) else envs.spec
         try:
             agent = self.agent.make(spec, self.row, self.schedule)
-            return GuardedAgent.around(agent, self.safe_set) if self.safe_set.is_on else agent
+            return GuardedAgent.around(agent, self.deployed_from) if self.deployed_from.is_on else agent
         except ValueError as error:
             raise error if isinstance(error, ConfigError) else ConfigError(str(error)) from error
 

@@ -28,8 +28,8 @@ class Counts(NamedTuple):
     @classmethod
     def none(cls, num_constraints: int, *lead: int) -> "Counts":
         """No episode."""
-        zeros = (jnp.zeros(lead, jnp.int32) for _ in range(4))
-        return cls(*zeros, jnp.zeros((*lead, num_constraints), jnp.float32))
+        none = jnp.zeros(lead, jnp.int32)
+        return cls(none, none, none, none, jnp.zeros((*lead, num_constraints), jnp.float32))
 
     def __add__(self, other: "Counts") -> "Counts":  # pyright: ignore[reportIncompatibleMethodOverride]
         return jax.tree.map(jnp.add, self, other)
@@ -54,8 +54,8 @@ class Archive(eqx.Module):
         """Places for `size` policies, at least one, with weights such as `like`."""
         size = max(1, size)
         blank = jax.tree.map(lambda leaf: jnp.zeros((size, *jnp.shape(leaf)), leaf.dtype), like)
-        zeros = (jnp.zeros((size,), jnp.int32) for _ in range(2))
-        return cls(blank, *zeros, Counts.none(num_constraints, size))
+        none = jnp.zeros((size,), jnp.int32)
+        return cls(blank, none, none, Counts.none(num_constraints, size))
 
     def newest(self, role: int | None = None) -> tuple[Int[Array, ""], Bool[Array, ""]]:
         """The place of the policy certified last, of all or of one role, and whether there is one."""

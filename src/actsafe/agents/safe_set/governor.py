@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from actsafe.agents.safe_set.settings import GovernorSettings
@@ -39,11 +40,16 @@ class Aftermath(eqx.Module):
     def empty(cls, num_levels: int, num_kept: int, num_constraints: int) -> "Aftermath":
         return cls(jnp.zeros((num_levels, num_kept, num_constraints), jnp.float32), jnp.zeros((num_levels,), jnp.int32))
 
-    def record(self, level: Int[Array, ""], cost: Float[Array, " constraint"], is_real: Bool[Array, ""]) -> "Aftermath":
+    def record(
+        self,
+        level: Int[Array | np.ndarray, ""],
+        cost: Float[Array | np.ndarray, " constraint"],
+        is_real: Bool[Array | np.ndarray, ""],
+    ) -> "Aftermath":
         """With one episode more, if it is real."""
         entry = self.counts[level] % self.costs.shape[1]
-        costs = self.costs.at[level, entry].set(jnp.where(is_real, cost, self.costs[level, entry]))
-        return Aftermath(costs, self.counts.at[level].add(is_real.astype(jnp.int32)))
+        costs = self.costs.at[level, entry].set(jnp.where(is_real, jnp.asarray(cost), self.costs[level, entry]))
+        return Aftermath(costs, self.counts.at[level].add(jnp.asarray(is_real, jnp.int32)))
 
     def reserve(self, settings: GovernorSettings, budgets: Sequence[float]) -> Float[Array, "level constraint"]:
         """ĉ by level and constraint: the ⌈(n + 1) coverage⌉-th smallest cost, where n entries give such a rank."""

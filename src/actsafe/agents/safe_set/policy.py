@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from actsafe.agents.base import Percept, Policy
+from actsafe.agents.base import Decision, Percept, Policy
 from actsafe.agents.safe_set.canary import CANDIDATE, CERTIFIED, SEED
 from actsafe.agents.safe_set.governor import must_take_over
 
@@ -30,20 +30,6 @@ def seed_function(name: str, action_dim: int) -> SeedFunction:
             "module on PYTHONPATH"
         ) from error
     return lambda observation: jnp.clip(jnp.asarray(found(observation), jnp.float32), -1.0, 1.0)
-
-
-class GuardedDecision(NamedTuple):
-    """A `Decision`, and who made it."""
-
-    action: Float[Array, "environment action"]
-    value: Float[Array, " environment"]
-    predicted_cost: Float[Array, " environment"]
-    is_certified: Bool[Array, " environment"]
-    """By the seed policy, or by a policy whose own episodes kept the budgets."""
-    is_fallback: Bool[Array, " environment"]
-    """By the seed policy, or by another than the one that the episode began with."""
-    level: Int[Array, " environment"]
-    """Of who acts: seed, certified or candidate."""
 
 
 class GuardedMemory(NamedTuple):
@@ -91,7 +77,7 @@ class GuardedPolicy(Policy):
         parts = [self.candidate.encode(observation), self.certified.encode(observation), self.seed(observation)]
         return jnp.concatenate([part.reshape(len(part), -1).astype(jnp.float32) for part in parts], axis=-1)
 
-    def act(self, memory: GuardedMemory, encoded: Array, percept: Percept) -> tuple[GuardedDecision, GuardedMemory]:
+    def act(self, memory: GuardedMemory, encoded: Array, percept: Percept) -> tuple[Decision, GuardedMemory]:
         """The action of the level that acts, and what is known of it."""
         key, noise_key = jax.random.split(memory.key)
         width = (encoded.shape[-1] - self.action_dim) // 2
@@ -107,7 +93,7 @@ class GuardedPolicy(Policy):
         spent = jnp.where(percept.is_first[:, None], 0.0, memory.spent + costs)
         level = self._governed(level, assigned, spent, actions)
         action = jnp.take_along_axis(actions, level[None, :, None], axis=0)[0]
-        decision = GuardedDecision(
+        decision = Decision(
             action,
             jnp.full(level.shape, jnp.nan, jnp.float32),
             self.predicted_costs[level],

@@ -1,0 +1,123 @@
+"""Runs whose policies are deployed from a safe set: in the loop, stopped in the middle of a canary, and loaded."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import actsafe
+from actsafe.agents.phases import Schedule
+from actsafe.agents.safe_set.settings import ALL_PARTS, CanarySettings, GovernorSettings, ScreenSettings
+from actsafe.training import runner
+from actsafe.training.config import Config
+from actsafe.training.presets import tiny, vision_tiny
+from actsafe.training.run import RunFolder
+from actsafe.training.runner import Trainer
+from actsafe.training.settings import ConfigError
+
+ADVISED = dataclasses.replace(
+    ALL_PARTS, screen=ScreenSettings(is_advisory=True, num_particles=4), canary=CanarySettings(stages=(0.5, 0.5, 0.5))
+)
+"""Every candidate acts, through three deployments in one of two environments."""
+
+
+def configured(safe_set=ADVISED, **changes):
+    """Four epochs of a deployment each: a warm-up, two that explore, one of the task."""
+    schedule = Schedule(warm_up=1, expansion=4)
+    few = {"observation": "state", "schedule": schedule, "evaluate_every": 0, "evaluation_episodes": 2}
+    return dataclasses.replace(vision_tiny(), **few, safe_set=safe_set, **changes)
+
+
+@pytest.fixture(scope="module")
+def whole(shared_programs, tmp_path_factory):
+    path = tmp_path_factory.mktemp("safe-set") / "run"
+    runner.train(path, configured(), command="train")
+    return path
+
+
+def deployments(path):
+    return [row for epoch in RunFolder.open(path).rows("metrics") for row in epoch["deployments"]]
+
+
+def test_a_candidate_goes_through_its_stages_epoch_by_epoch(whole):
+    told = deployments(whole)
+    assert [(row["stage"], row["is_new"], row["candidate"]) for row in told] == [
+        (0, True, "goes on"),
+        (1, False, "goes on"),
+        (2, False, "certified"),
+        (0, True, "goes on"),
+    ]
+    # Before anyone is certified S_0 acts beside the candidate, and afterwards the certified policy.
+    assert [sorted(row["came"]) for row in told] == [["candidate", "seed"]] * 3 + [["candidate", "certified"]]
+    assert all(part["episodes"] == 1 for row in told for part in row["came"].values())
+    scores = [row["score"][0] for row in told]
+    assert scores[0] == scores[1] == scores[2] and np.isfinite(scores).all() and scores[3] != scores[0]
+
+
+def state_of(path):
+    folder = RunFolder.open(path)
+    trainer = Trainer(folder)
+    with trainer.agent.precision():
+        return trainer.newest()[1].agent
+
+
+def test_a_run_stopped_in_the_middle_of_a_canary_goes_on_bit_for_bit(whole, tmp_path, assert_same_run):
+    def stop(rows):
+        if rows[0]["epoch"] == 3:
+            raise KeyboardInterrupt
+
+    path = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        runner.train(path, configured(), command="train", on_epoch=stop)
+    assert int(state_of(path).safe_set.stage[0]) == 2
+    runner.resume(path, command="resume")
+    assert_same_run(path, whole)
+
+
+def test_the_task_has_no_certified_policy_so_that_the_seed_policy_is_evaluated(whole):
+    # Those certified so far explore: for the task S_0 acts, and zero input costs nothing.
+    (row,) = actsafe.evaluate(whole, episodes=2)
+    assert row["costs"] == {"cost": 0.0} and row["fallbacks"] == 2 * 25
+    policy = actsafe.load(whole)
+    decision, _ = policy.act(np.array([0.0, -1.0, 0.0, 0.0, 0.0]), policy.begin())
+    np.testing.assert_array_equal(decision.action, [0.0])
+    assert bool(decision.is_fallback) and bool(decision.is_certified)
+
+
+def test_a_governor_with_no_reserve_to_spend_takes_every_costly_episode_over(shared_programs, tmp_path):
+    # The rail is narrow enough for zero input to be the only safe one; whatever costs is taken over and recalled.
+    config = configured(
+        dataclasses.replace(ADVISED, governor=GovernorSettings(reserve=1.0)),
+        options={"num_decisions": 25, "params": {"position_limit": 0.021}},
+    )
+    runner.train(tmp_path / "run", dataclasses.replace(config, schedule=Schedule(warm_up=1, expansion=2)), command="t")
+    for row in deployments(tmp_path / "run"):
+        candidate = row["came"].get("candidate")
+        assert candidate is None or (candidate["taken_over"] == candidate["episodes"]) == (candidate["costs"][0] > 0)
+        assert candidate is None or (row["candidate"] == "recalled") == (candidate["taken_over"] > 0)
+
+
+def test_without_a_warm_up_the_run_begins_with_the_seed_policy_alone(shared_programs, tmp_path):
+    seeded = dataclasses.replace(ALL_PARTS, start="seed", seed_noise=0.01)
+    config = dataclasses.replace(configured(seeded), schedule=Schedule(warm_up=1, expansion=1))
+    runner.train(tmp_path / "run", config, command="train")
+    first, second = (row for row in RunFolder.open(tmp_path / "run").rows("metrics") if row["epoch"])
+    assert first["role"] == "seed" and first["costs"] == {"cost": 0.0}
+    # An untrained model expects costs everywhere: its policies do not pass, and S_0 goes on.
+    assert [row["candidate"] for row in second["deployments"]] == ["refused by the screen"]
+    assert list(second["deployments"][0]["came"]) == ["seed"]
+
+
+def test_rows_have_a_safe_set_by_default_or_by_choice():
+    small = vision_tiny()
+    assert small.deployed_from == ALL_PARTS
+    for name in ("actsafe_released", "greedy", "opax"):
+        assert not dataclasses.replace(small, algorithm=name).deployed_from.is_on
+    guarded = dataclasses.replace(small, algorithm="greedy", safe_set=ALL_PARTS)
+    assert guarded.deployed_from.is_on and Config.from_json(guarded.to_json()) == guarded
+    assert not tiny().deployed_from.is_on
+
+
+def test_a_planner_is_refused_a_safe_set():
+    with pytest.raises(ConfigError, match="checks every decision by itself and has no learned policies to deploy"):
+        dataclasses.replace(tiny(), safe_set=ALL_PARTS)
