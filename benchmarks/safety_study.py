@@ -1,8 +1,9 @@
 """Who keeps the budget while learning, from state on a CPU: variants of a preset that differ in one thing, many seeds.
 
 No benchmark: it makes `results/state_cartpole.json`. Every run is `actsafe train` of the preset `cartpole-state` with
-a variant's settings, in a process of its own on one core; what is finished in `--folder` is not computed again, so that
-the study may be stopped at any moment and goes on where it was. After a run its deployed policy is frozen and evaluated.
+a variant's settings, in a process of its own on one core; what is finished in `--folder` is not computed again, so
+that the study may be stopped at any moment and goes on where it was. After a run its deployed policy is frozen and
+evaluated.
 
     python benchmarks/safety_study.py --variants actsafe --seeds 10 --out results/state_cartpole.json
 """
@@ -17,6 +18,16 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from actsafe.evidence.screening import screening
+from timing import command, emit, machine
+
+import actsafe
+from actsafe.cli.train import override
+from actsafe.evidence.binomial import clopper_pearson
+from actsafe.training.results import study_entry
+from actsafe.training.run import RunFolder
+from actsafe.training.storage import write_json
 
 PRESET = "cartpole-state"
 PARTS = {
@@ -51,10 +62,6 @@ def one_run(job: tuple[str, int, str, int, bool]) -> tuple[str, int, float]:
     if hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[place % len(cores)]})
-    import actsafe
-    from actsafe.cli.train import override
-    from actsafe.training.storage import write_json
-
     path, started = Path(folder) / name / f"seed-{seed}", time.perf_counter()
     content = actsafe.presets.PRESETS[PRESET]().to_json()
     for setting, value in (VARIANTS[name] | (QUICK if is_quick else {}) | {"seeds": [seed]}).items():
@@ -69,9 +76,6 @@ def one_run(job: tuple[str, int, str, int, bool]) -> tuple[str, int, float]:
 
 def entry(name: str, seed: int, folder: Path) -> dict[str, Any]:
     """What a finished run came to."""
-    from actsafe.training.results import study_entry
-    from actsafe.training.run import RunFolder
-
     path = folder / name / f"seed-{seed}"
     (frozen,) = json.loads((path.parent / f"seed-{seed}-frozen.json").read_text())
     return {"variant": name, **study_entry(RunFolder.open(path), frozen)}
@@ -79,10 +83,6 @@ def entry(name: str, seed: int, folder: Path) -> dict[str, Any]:
 
 def summary(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """By variant, with exact intervals."""
-    from actsafe.evidence.screening import screening
-
-    from actsafe.evidence.binomial import clopper_pearson
-
     found = {}
     for name in dict.fromkeys(run["variant"] for run in runs):
         own = [run for run in runs if run["variant"] == name]
@@ -127,8 +127,6 @@ def main() -> None:
     with concurrent.futures.ProcessPoolExecutor(options.cores, mp_context=context, max_tasks_per_child=1) as pool:
         for number, (name, seed, seconds) in enumerate(pool.map(one_run, jobs), 1):
             print(f"{number} of {len(jobs)}: {name}, seed {seed}, {seconds:.0f} s", file=sys.stderr, flush=True)
-    from timing import command, emit, machine
-
     before = json.loads(options.out.read_text())["runs"] if options.out and options.out.is_file() else []
     is_new = {(name, seed) for name, seed, *_ in jobs}
     kept = [run for run in before if (run["variant"], run["seed"]) not in is_new]

@@ -54,14 +54,15 @@ class Train:
     A world model from pixels: point-goto-goal, point-press-buttons,
     point-push-box, doggo-goto-goal, doggo-press-buttons, doggo-push-box,
     each also with -sparse at its end, cartpole-swingup-sparse, vision-tiny;
+    from the state, in minutes: cartpole-state;
     for an environment of your own: own-state (small, a laptop's), own-pixels."""
     env: Annotated[str | None, given("NAME", "the preset's", aliases=["--problem"])] = None
     """A problem (pendulum, cartpole, cartpole_swingup), a task of Safety-Gym (PointGotoGoal and the like), a
     Gymnasium id, or module:Name of an environment or a problem of your own. What it allows, its task and its options
     are then its own, and not the preset's."""
     algorithm: Annotated[str | None, given("NAME", "the preset's")] = None
-    """actsafe, no_pessimism, opax, greedy or greedy_unconstrained; with a world model also actsafe_strict,
-    actsafe_lagrangian, uniform or optimistic; or module:NAME of a row of your own."""
+    """actsafe, no_pessimism, opax, greedy or greedy_unconstrained; with a world model also actsafe_released,
+    actsafe_strict, actsafe_lagrangian, uniform or optimistic; or module:NAME of a row of your own."""
     seeds: Annotated[tuple[Whole, ...] | None, given("N [N ...]", "the preset's")] = None
     """Independent repetitions: in one program where that can be, else by a process each, in FOLDER/seed-N."""
     budget: Annotated[tuple[Number, ...] | None, given("COST [COST ...]", "the environment's")] = None
