@@ -1,4 +1,4 @@
-"""Every geom against every pixel: how an accelerator likes it."""
+"""Every geom held against every pixel: the plain way to draw, which `windows` and the kernel are compared with."""
 
 import jax
 import jax.numpy as jnp
