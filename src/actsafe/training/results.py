@@ -181,12 +181,20 @@ def _costs(by_run: Sequence[Sequence[LedgerRow]]) -> dict[str, dict[str, Any]]:
     return found
 
 
+def max_cost(row: LedgerRow) -> float | None:
+    """Of an epoch's episodes, infinite where it is not known; None where there were none."""
+    return np.inf if row.max_cost is None and row.num_episodes else row.max_cost
+
+
+def mean_cost(row: LedgerRow) -> float | None:
+    """Of an epoch; infinite where there were episodes and no cost of them is known, None where none ended."""
+    return np.inf if row.mean_cost is None and max_cost(row) == np.inf else row.mean_cost
+
+
 def total_cost(row: LedgerRow) -> float:
     """What the episodes of an epoch cost together; infinite where that is not known."""
-    cost = row.max_cost if row.mean_cost is None else row.mean_cost
-    if not row.num_episodes:
-        return 0.0
-    return np.inf if cost is None else row.num_episodes * cost
+    cost = max_cost(row) if row.mean_cost is None else row.mean_cost
+    return row.num_episodes * (cost or 0.0)
 
 
 def _evaluations(runs: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
