@@ -19,7 +19,7 @@ METHOD = {
     "rate": "environment steps of all copies by wall-clock second; best and median of the repeats",
     "first_seconds": "making, resetting and the first step, compilation included unless an earlier case did it; apart",
     "reference": "gymnasium.vector.SyncVectorEnv of our single environments, in the same run, in turn",
-    "growth": "rate with so many copies over the rate with the first number of copies",
+    "growth": "rate with this number of copies over the rate with the first number of copies",
     "devices": "physics run on the CPU's cores, pixels on the device that JAX has",
 }
 

@@ -71,7 +71,7 @@ def actions_of(fleet, num_ticks):
 
 
 def played(fleet, seed, num_ticks):
-    """Arrivals of a reset and so many steps, stacked over time."""
+    """Time steps of a reset and the steps after it, stacked over time."""
     arrivals = [fleet.reset(seed), *(fleet.step(actions) for actions in actions_of(fleet, num_ticks))]
     return jax.tree.map(lambda *leaves: np.stack(leaves), *arrivals)
 

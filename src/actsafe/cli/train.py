@@ -76,7 +76,7 @@ class Train:
     multiplier: Annotated[Number | None, given("BETA", "the preset's")] = None
     """A fixed confidence multiplier; the same as --confidence fixed with this value."""
     evaluate_every: Annotated[Whole | None, given("N", "the preset's")] = None
-    """Evaluate the tasks after each so many epochs; 0 for never."""
+    """Evaluate the tasks after every N-th epoch; 0 for never."""
     changes: Changes = ()
     """Any entry of the settings, e.g. --set agent.planning.search.horizon=30 agent.gp.kernel=matern52. Values are
     JSON."""

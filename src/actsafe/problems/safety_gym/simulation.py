@@ -45,7 +45,7 @@ class Outcome(NamedTuple):
 
 NOTHING = Outcome(0.0, 0.0, (0, 0, 0), 0)
 BROKEN = Outcome(BROKEN_REWARD, 1.0, (0, 0, 0), 0)
-"""Fails closed: whoever does not know where the robot is takes it for unsafe."""
+"""Fails closed: where the robot is no longer known it counts as unsafe."""
 
 
 def total(outcomes: Sequence[Outcome]) -> Outcome:
