@@ -15,7 +15,7 @@ from rich.console import Console
 
 from actsafe.cli import demo as demo_command
 from actsafe.cli import doctor, progress, tables
-from actsafe.cli.intervals import bootstrap_interval
+from actsafe.cli.evaluate import bootstrap_interval
 from actsafe.cli.main import COMMANDS
 from actsafe.training import provenance
 from actsafe.training.config import Config

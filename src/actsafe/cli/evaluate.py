@@ -17,7 +17,6 @@ from tyro.conf import Positional, arg
 from actsafe.agents.algorithms import Role, label
 from actsafe.agents.base import ActMode
 from actsafe.cli import jax_setup
-from actsafe.cli.intervals import mean_with_interval
 from actsafe.cli.options import Flag, Whole, given
 from actsafe.cli.tables import plain_table
 from actsafe.cli.video import require_free, save, writer_for
@@ -32,6 +31,8 @@ from actsafe.training.settings import ConfigError, require_at_least, require_kno
 from actsafe.training.sweep import open_runs
 
 FEWEST_EPISODES = 5
+NUM_DRAWS = 10_000
+"""Of the bootstrap."""
 FRAMES_PER_SECOND = 25
 NUM_SEEN, NUM_PREDICTED = 5, 45
 """Observations that the world model sees, and those that it then predicts."""
@@ -149,6 +150,19 @@ def outcome_table(found: dict[str, list[list[EpisodeOutcome]]], folder: RunFolde
             cells.append(f"{sum(outcome.num_fallbacks for outcome in outcomes)}")
         table.add_row(task, *cells, style="red" if over else None)
     return table
+
+
+def mean_with_interval(values: np.ndarray) -> str:
+    """The mean and, of several values, its 95 % bootstrap interval in brackets."""
+    low, high = bootstrap_interval(values.ravel())
+    return f"{np.mean(values):.2f} [{low:.2f}, {high:.2f}]" if values.size > 1 else f"{np.mean(values):.2f}"
+
+
+def bootstrap_interval(values: np.ndarray) -> tuple[float, float]:
+    """Bounds that hold 95 % of the means of resampled `values`."""
+    draws = np.random.default_rng(0).choice(values, (NUM_DRAWS, len(values)))
+    low, high = np.quantile(draws.mean(axis=1), [0.025, 0.975])
+    return float(low), float(high)
 
 
 def _film(loop: Loop, size: int) -> Any:
