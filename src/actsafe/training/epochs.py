@@ -104,13 +104,15 @@ class EpochFolder:
             self.checked(file)
         return read_arrays(self.path / name, like)
 
-    def require_whole(self) -> None:
-        """Raise `StorageError` unless metrics, ledger, timing and trajectory are as they were written."""
+    def require_whole(self, *, with_parts: bool = False) -> None:
+        """Raise `StorageError` unless metrics, ledger, timing and trajectory are as they were written, and with
+        `with_parts` all other files too."""
         for what in ("metrics", "ledger"):
             self.rows(what)
         self.timing()
-        if "trajectory.npz" in self._hashes():
-            self.checked("trajectory.npz")
+        for name in self._hashes():
+            if with_parts or name == "trajectory.npz":
+                self.checked(name)
 
     def checked(self, name: str) -> Path:
         """The path of a file, which is below the folder and as it was written, or `StorageError`."""

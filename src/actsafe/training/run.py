@@ -138,6 +138,15 @@ class RunFolder:
         """Whether every epoch of the schedule is committed."""
         return self.num_committed > self.config.num_units
 
+    @property
+    def is_newest_whole(self) -> bool:
+        """Whether all files of the newest epoch are as they were written: one that is not is computed again."""
+        try:
+            self._unit(self.num_committed - 1).require_whole(with_parts=True)
+        except StorageError:
+            return False
+        return True
+
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """A context in which no other process works on this run."""
