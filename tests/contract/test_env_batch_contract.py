@@ -159,7 +159,7 @@ def test_the_action_is_held_and_what_it_brings_is_summed():
 
 
 @pytest.mark.parametrize("name", ["problem-state", "safety-gym-state"])
-def test_a_fleet_is_our_gymnasium_environment(name):
+def test_a_batch_is_our_gymnasium_environment(name):
     """Over two episodes, with the seed that the first environment has."""
     batch, observe = batch_of(name), observe_of(name)
     envs = {
