@@ -4,7 +4,7 @@ import contextlib
 import copy
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -195,7 +195,7 @@ def override(plain: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     """Settings as JSON with one entry changed; whether the value will do is for `Config.from_json` to say."""
     node, name = _node(plain, path), path.rpartition(".")[2]
     if node is None or (name not in node and path.rpartition(".")[0] != OPEN):
-        known = list(_paths(plain))
+        known = list(settings.by_path(plain))
         hint = did_you_mean(path, known)
         raise ConfigError(f"unknown setting {path!r}; `actsafe train --dry-run` prints all {len(known)}.{hint}")
     if name != "kind":
@@ -219,11 +219,3 @@ def _node(plain: dict[str, Any], path: str) -> dict[str, Any] | None:
     for parent in path.split(".")[:-1]:
         node = node.get(parent) if isinstance(node, dict) else None
     return node if isinstance(node, dict) else None
-
-
-def _paths(plain: dict[str, Any], prefix: str = "") -> Iterator[str]:
-    for name, value in plain.items():
-        if isinstance(value, dict):
-            yield from _paths(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name

@@ -14,6 +14,7 @@ from actsafe.evidence.ledger import LedgerRow, violations
 from actsafe.training import provenance
 from actsafe.training.episodes import mean_of_known
 from actsafe.training.run import RunFolder
+from actsafe.training.settings import by_path
 from actsafe.training.storage import StorageError, finite, read_json, write_text
 
 RESULTS_SCHEMA = 2
@@ -305,16 +306,12 @@ def rows(path: Path) -> list[dict[str, Any]]:
     Entries by constraint, task or coordinate have its name or place behind a slash: `mean_cost/cost`.
     """
     heading = (*SUBJECT, "algorithm", "seed", "budgets")
-    return [
-        _flat({**{name: run[name] for name in heading}, **epoch})
-        for run in read(path)["runs"]
-        for epoch in run["epochs"]
-    ]
+    runs = read(path)["runs"]
+    nested = [{**{name: run[name] for name in heading}, **epoch} for run in runs for epoch in run["epochs"]]
+    return [{name: value for name, value in by_path(_numbered(row), "/").items() if value != {}} for row in nested]
 
 
-def _flat(values: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
-    found = {}
-    for name, value in values.items():
-        nested = dict(enumerate(value)) if isinstance(value, list) else value
-        found |= _flat(nested, f"{prefix}{name}/") if isinstance(nested, Mapping) else {f"{prefix}{name}": value}
-    return found
+def _numbered(value: Any) -> Any:
+    """With objects instead of lists, whose entries are named by their number."""
+    named = dict(enumerate(value)) if isinstance(value, list) else value
+    return {name: _numbered(each) for name, each in named.items()} if isinstance(named, Mapping) else value
