@@ -23,6 +23,7 @@ from actsafe.cli.video import require_free, save, writer_for
 from actsafe.cli.working import console, say_calibration
 from actsafe.data.rows import Rows
 from actsafe.evidence.ledger import is_over
+from actsafe.report.statistics import mean, stratified_bootstrap
 from actsafe.training.episodes import EpisodeOutcome
 from actsafe.training.loop import EVALUATION, Loop, Rollout, TrainState
 from actsafe.training.run import RunFolder
@@ -31,8 +32,6 @@ from actsafe.training.settings import ConfigError, require_at_least, require_kno
 from actsafe.training.sweep import open_runs
 
 FEWEST_EPISODES = 5
-NUM_DRAWS = 10_000
-"""Of the bootstrap."""
 FRAMES_PER_SECOND = 25
 NUM_SEEN, NUM_PREDICTED = 5, 45
 """Observations that the world model sees, and those that it then predicts."""
@@ -154,15 +153,8 @@ def outcome_table(found: dict[str, list[list[EpisodeOutcome]]], folder: RunFolde
 
 def mean_with_interval(values: np.ndarray) -> str:
     """The mean and, of several values, its 95 % bootstrap interval in brackets."""
-    low, high = bootstrap_interval(values.ravel())
-    return f"{np.mean(values):.2f} [{low:.2f}, {high:.2f}]" if values.size > 1 else f"{np.mean(values):.2f}"
-
-
-def bootstrap_interval(values: np.ndarray) -> tuple[float, float]:
-    """Bounds that hold 95 % of the means of resampled `values`."""
-    draws = np.random.default_rng(0).choice(values, (NUM_DRAWS, len(values)))
-    low, high = np.quantile(draws.mean(axis=1), [0.025, 0.975])
-    return float(low), float(high)
+    found = stratified_bootstrap([values], of=mean)
+    return f"{found.value:.2f} [{found.low:.2f}, {found.high:.2f}]" if values.size > 1 else f"{found.value:.2f}"
 
 
 def _film(loop: Loop, size: int) -> Any:
