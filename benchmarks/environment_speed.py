@@ -102,7 +102,7 @@ def _begin(name: str, num_copies: int, mode: str, side: int) -> tuple[gymnasium.
 
 
 def _timed(envs: gymnasium.vector.VectorEnv, num_steps: int) -> float:
-    """Seconds for so many steps of every copy."""
+    """Seconds for this number of steps of every copy."""
     actions = np.random.default_rng(0).uniform(-1.0, 1.0, (num_steps, *envs.action_space.shape))
     started = time.perf_counter()
     for row in actions:
