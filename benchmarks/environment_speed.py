@@ -19,7 +19,7 @@ METHOD = {
     "rate": "environment steps of all copies by wall-clock second; best and median of the repeats",
     "first_seconds": "making, resetting and the first step, compilation included unless an earlier case did it; apart",
     "reference": "gymnasium.vector.SyncVectorEnv of our single environments, in the same run, in turn",
-    "growth": "rate with so many copies over the rate with the first number of copies",
+    "growth": "rate with this number of copies over the rate with the first number of copies",
     "devices": "physics run on the CPU's cores, pixels on the device that JAX has",
 }
 
@@ -102,7 +102,7 @@ def _begin(name: str, num_copies: int, mode: str, side: int) -> tuple[gymnasium.
 
 
 def _timed(envs: gymnasium.vector.VectorEnv, num_steps: int) -> float:
-    """Seconds for so many steps of every copy."""
+    """Seconds for this number of steps of every copy."""
     actions = np.random.default_rng(0).uniform(-1.0, 1.0, (num_steps, *envs.action_space.shape))
     started = time.perf_counter()
     for row in actions:

@@ -22,7 +22,7 @@ from actsafe.training.presets import PRESETS
 CLAIM = "A fit on at most max_points rows stops growing with the data; one on all rows, the reference, does not."
 
 METHOD = {
-    "fit": "fit_kernels, all outputs of one seed, over so many Adam steps; subset: max_points rows, all: every row",
+    "fit": "fit_kernels, all outputs of one seed, over --steps Adam steps; subset: max_points rows, all: every row",
     "condition": "learn: choice of rows, kernel matrix, factor, inverse factor, weights; once per episode",
     "reference": "fit on all rows, and conditioning on all rows (exact), in the same run",
 }
@@ -82,7 +82,7 @@ def point(size: int, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def fitting(num_steps: int, max_points: int) -> GPSettings:
-    """Settings of a fit on at most so many rows."""
+    """Settings of a fit on at most this number of rows."""
     return dataclasses.replace(EXACT, fit=dataclasses.replace(EXACT.fit, num_steps=num_steps, max_points=max_points))
 
 

@@ -88,7 +88,7 @@ def presets(options: argparse.Namespace) -> dict[str, Config]:
 def point(
     preset: str, config: Config, posterior: str, num_seeds: int, options: argparse.Namespace, yardstick: float
 ) -> dict[str, Any]:
-    """One preset with one posterior, so many seeds at a time."""
+    """One preset with one posterior, for `num_seeds` seeds at a time."""
     about = {"preset": preset, "posterior": posterior, "num_seeds": num_seeds, "num_data": options.data}
     about |= {"settings": search_settings(config), "is_presets_posterior": is_own_posterior(config, posterior)}
     progress(f"{preset}, {posterior}, {num_seeds} seeds")

@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def _after(task: str, num_steps: int) -> np.ndarray:
-    """The picture of a task from state after so many actions of full size, to and fro."""
+    """The picture of a task from state after this number of actions of full size, to and fro."""
     env = gymnasium.make(f"actsafe/{task}-v0", observation="state", render_mode="rgb_array")
     env.reset(seed=0)
     for number in range(num_steps):

@@ -102,7 +102,7 @@ def point(robot: str, task: str, num_simulations: int, num_threads: int, options
 
 
 def _timed(batch: Batch, num_steps: int) -> tuple[float, float, float]:
-    """Seconds for so many steps of an episode by wall clock and by processor, and for all that comes before them."""
+    """Seconds for these steps of an episode by wall clock and by processor, and for all that comes before them."""
     num, settings = len(batch.simulations), batch.settings
     size = (SETTLING + num_steps, num, settings.body.num_actions)
     actions = np.random.default_rng(0).uniform(-1.0, 1.0, size)

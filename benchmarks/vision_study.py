@@ -196,7 +196,7 @@ def main() -> None:
     parser.add_argument("--capacity", type=int, default=500_000, help="rows of the replay")
     parser.add_argument("--unroll", type=int, default=4)
     parser.add_argument(
-        "--seconds", type=float, default=float("inf"), help="of a variant, begin no epoch after so many"
+        "--seconds", type=float, default=float("inf"), help="begin no epoch of a variant later than this"
     )
     options = parser.parse_args()
     if options.quick:

@@ -105,7 +105,7 @@ def parse() -> argparse.Namespace:
 
 
 def asked_agent(options: argparse.Namespace, unroll: int) -> WorldModelAgent:
-    """The agent that the command line asks for, with so many steps of its loops in one piece."""
+    """The agent that the command line asks for, with this number of steps of its loops in one piece."""
     return make_agent(
         batch=options.batch,
         members=options.members,

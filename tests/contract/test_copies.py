@@ -105,14 +105,14 @@ def test_a_copy_sees_and_shows_what_the_original_does(name, make, way):
 
 @pytest.mark.parametrize("way", COPIES)
 @pytest.mark.parametrize("name", ["PointPushBox", "cartpole_swingup"])
-def test_a_copied_fleet_goes_on_as_the_original(name, way):
-    fleet = make_envs(name, NUM_ENVS, observation="state")
-    actions = np.random.default_rng(0).uniform(-1.0, 1.0, (20, NUM_ENVS, fleet.spec.action_dim))
-    fleet.reset(3)
+def test_a_copied_batch_goes_on_as_the_original(name, way):
+    batch = make_envs(name, NUM_ENVS, observation="state")
+    actions = np.random.default_rng(0).uniform(-1.0, 1.0, (20, NUM_ENVS, batch.spec.action_dim))
+    batch.reset(3)
     for action in actions[:10]:
-        fleet.step(action)
-    copied = COPIES[way](fleet)
-    expected, got = ([each.step(action) for action in actions[10:]] for each in (copied, fleet))
+        batch.step(action)
+    copied = COPIES[way](batch)
+    expected, got = ([each.step(action) for action in actions[10:]] for each in (copied, batch))
     jax.tree.map(np.testing.assert_array_equal, got, expected)
     copied.close()
-    fleet.close()
+    batch.close()

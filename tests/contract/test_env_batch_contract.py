@@ -1,4 +1,4 @@
-"""What every fleet promises, whatever its environments are."""
+"""What every batch promises, whatever its environments are."""
 
 import functools
 
@@ -21,7 +21,7 @@ SAFETY_GYM = {"episode_length": 7, "action_repeat": 2}
 FEW_OBJECTS = {"num_hazards": 1, "num_vases": 0, "num_pillars": 0}
 GYMNASIUM = {"budget": 25.0, "num_decisions": NUM_DECISIONS, "action_repeat": 2, "episode_length": 7}
 
-FLEETS = {
+BATCHES = {
     "problem-pixels": ("cartpole_swingup", PROBLEM | PIXELS | {"image_size": 32}),
     "problem-state": ("cartpole_swingup", PROBLEM | STATE),
     # Few objects: pictures of many take long to compile.
@@ -42,67 +42,67 @@ def foreign_id():
 
 
 @functools.cache
-def fleet_of(name):
-    """One fleet for all tests, which reset it."""
-    return make_envs(FLEETS[name][0], NUM_ENVS, **FLEETS[name][1])
+def batch_of(name):
+    """One batch for all tests, which reset it."""
+    return make_envs(BATCHES[name][0], NUM_ENVS, **BATCHES[name][1])
 
 
 @functools.cache
 def observe_of(name):
-    return jax.jit(fleet_of(name).observe)
+    return jax.jit(batch_of(name).observe)
 
 
-@pytest.fixture(params=FLEETS)
+@pytest.fixture(params=BATCHES)
 def name(request):
     return request.param
 
 
 @pytest.fixture
-def fleet(name):
-    return fleet_of(name)
+def batch(name):
+    return batch_of(name)
 
 
-def actions_of(fleet, num_ticks):
+def actions_of(batch, num_ticks):
     return (
         np.random.default_rng(0)
-        .uniform(-1.2, 1.2, (num_ticks, fleet.num_envs, fleet.spec.action_dim))
+        .uniform(-1.2, 1.2, (num_ticks, batch.num_envs, batch.spec.action_dim))
         .astype(np.float32)
     )
 
 
-def played(fleet, seed, num_ticks):
-    """Arrivals of a reset and so many steps, stacked over time."""
-    arrivals = [fleet.reset(seed), *(fleet.step(actions) for actions in actions_of(fleet, num_ticks))]
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *arrivals)
+def played(batch, seed, num_ticks):
+    """Time steps of a reset and the steps after it, stacked over time."""
+    time_steps = [batch.reset(seed), *(batch.step(actions) for actions in actions_of(batch, num_ticks))]
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *time_steps)
 
 
-def test_every_tick_is_a_row_of_each(fleet):
+def test_every_tick_is_a_row_of_each(batch):
     """Shapes, and the protocol: rows 0 and 5 are first, 4 and 9 last, for an episode of 4 decisions has 5 rows."""
-    assert fleet.spec.num_decisions == NUM_DECISIONS
-    assert fleet.spec.action_repeat == 2
-    assert len(fleet.spec.budgets) == len(fleet.spec.cost_names) == 1
-    arrivals = played(fleet, 3, 10)
-    assert arrivals.reward.shape == (11, NUM_ENVS)
-    assert arrivals.costs.shape == (11, NUM_ENVS, 1)
-    assert arrivals.reward.dtype == arrivals.costs.dtype == np.float32
-    assert arrivals.is_first.dtype == arrivals.is_last.dtype == np.bool_
+    assert batch.spec.num_decisions == NUM_DECISIONS
+    assert batch.spec.action_repeat == 2
+    assert len(batch.spec.budgets) == len(batch.spec.cost_names) == 1
+    time_steps = played(batch, 3, 10)
+    assert time_steps.reward.shape == (11, NUM_ENVS)
+    assert time_steps.costs.shape == (11, NUM_ENVS, 1)
+    assert time_steps.reward.dtype == time_steps.costs.dtype == np.float32
+    assert time_steps.is_first.dtype == time_steps.is_last.dtype == np.bool_
     for name, ticks in (("is_first", [0, 5, 10]), ("is_last", [4, 9])):
         expected = np.isin(np.arange(11), ticks)
-        np.testing.assert_array_equal(getattr(arrivals, name), np.repeat(expected[:, None], NUM_ENVS, axis=1))
-    assert not np.any(arrivals.reward[arrivals.is_first])
-    assert not np.any(arrivals.costs[arrivals.is_first])
-    assert np.all(arrivals.reward[~arrivals.is_first] != 0.0) or "Sparse" in fleet.name
-    for leaf in jax.tree.leaves(arrivals.view):
+        np.testing.assert_array_equal(getattr(time_steps, name), np.repeat(expected[:, None], NUM_ENVS, axis=1))
+    assert not np.any(time_steps.reward[time_steps.is_first])
+    assert not np.any(time_steps.costs[time_steps.is_first])
+    assert np.all(time_steps.reward[~time_steps.is_first] != 0.0) or "Sparse" in batch.name
+    for leaf in jax.tree.leaves(time_steps.view):
         assert leaf.shape[:2] == (11, NUM_ENVS)
 
 
-def test_observations_are_drawn_by_a_pure_function(name, fleet):
-    view = fleet.reset(3).view
+def test_observations_are_drawn_by_a_pure_function(name, batch):
+    view = batch.reset(3).view
     kept = jax.tree.map(np.copy, view)
     observations = observe_of(name)(view)
-    assert observations.shape == (NUM_ENVS, *fleet.spec.observation_shape)
-    assert observations.dtype == fleet.observation_dtype
-    moved = fleet.step(actions_of(fleet, 1)[0]).view
+    assert observations.shape == (NUM_ENVS, *batch.spec.observation_shape)
+    assert observations.dtype == batch.observation_dtype
+    moved = batch.step(actions_of(batch, 1)[0]).view
     # What was handed out is not a view of what has changed since.
     jax.tree.map(np.testing.assert_array_equal, view, kept)
     assert any(np.any(a != b) for a, b in zip(jax.tree.leaves(moved), jax.tree.leaves(kept), strict=True))
@@ -111,7 +111,7 @@ def test_observations_are_drawn_by_a_pure_function(name, fleet):
 @pytest.mark.parametrize("name", ["problem-pixels", "safety-gym-pixels"])
 def test_pixels_show_what_is_there(name):
     """The brown cart in the middle, or the robot's own red body in the lower middle; before a blue sky."""
-    frames = np.asarray(observe_of(name)(fleet_of(name).reset(3).view), int)
+    frames = np.asarray(observe_of(name)(batch_of(name).reset(3).view), int)
     is_warm = frames[..., 0] > frames[..., 2]
     height, width = is_warm.shape[1:]
     rows = slice(height // 2 - 2, height // 2 + 2) if name == "problem-pixels" else slice(height - 2, height)
@@ -119,33 +119,33 @@ def test_pixels_show_what_is_there(name):
     assert not np.any(is_warm[:, : height // 4])
 
 
-def test_the_seed_is_all_that_chance_depends_on(fleet):
-    first, again, other = (played(fleet, seed, 6) for seed in (3, 3, 4))
+def test_the_seed_is_all_that_chance_depends_on(batch):
+    first, again, other = (played(batch, seed, 6) for seed in (3, 3, 4))
     jax.tree.map(np.testing.assert_array_equal, first, again)
     differ = [np.any(a != b) for a, b in zip(jax.tree.leaves(first.view), jax.tree.leaves(other.view), strict=True)]
     assert any(differ)
 
 
-def test_bad_actions_change_nothing(fleet):
-    expected = played(fleet, 3, 1)
+def test_bad_actions_change_nothing(batch):
+    expected = played(batch, 3, 1)
     with pytest.raises(ValueError, match=r"action: got shape"):
-        fleet.step(np.zeros((NUM_ENVS, fleet.spec.action_dim + 1)))
-    fleet.reset(3)
+        batch.step(np.zeros((NUM_ENVS, batch.spec.action_dim + 1)))
+    batch.reset(3)
     with pytest.raises(ValueError, match=r"action: got \[nan"):
-        fleet.step(np.full((NUM_ENVS, fleet.spec.action_dim), np.nan))
-    np.testing.assert_array_equal(fleet.step(actions_of(fleet, 1)[0]).reward, expected.reward[1])
+        batch.step(np.full((NUM_ENVS, batch.spec.action_dim), np.nan))
+    np.testing.assert_array_equal(batch.step(actions_of(batch, 1)[0]).reward, expected.reward[1])
 
 
 def test_no_step_before_the_reset(name):
-    fleet = make_envs(FLEETS[name][0], 2, **FLEETS[name][1])
+    batch = make_envs(BATCHES[name][0], 2, **BATCHES[name][1])
     with pytest.raises(gymnasium.error.ResetNeeded, match=r"reset\(seed\)"):
-        fleet.step(np.zeros((2, fleet.spec.action_dim)))
-    fleet.close()
+        batch.step(np.zeros((2, batch.spec.action_dim)))
+    batch.close()
 
 
 def test_the_action_is_held_and_what_it_brings_is_summed():
     """A decision of two simulator steps is two decisions of one step: reward and costs add up."""
-    for name, options in (("PointGotoGoal", {"episode_length": 8, **STATE}), FLEETS["gymnasium-state"]):
+    for name, options in (("PointGotoGoal", {"episode_length": 8, **STATE}), BATCHES["gymnasium-state"]):
         once, twice = (make_envs(name, NUM_ENVS, **{**options, "action_repeat": repeat}) for repeat in (1, 2))
         once.reset(3)
         twice.reset(3)
@@ -159,38 +159,38 @@ def test_the_action_is_held_and_what_it_brings_is_summed():
 
 
 @pytest.mark.parametrize("name", ["problem-state", "safety-gym-state"])
-def test_a_fleet_is_our_gymnasium_environment(name):
+def test_a_batch_is_our_gymnasium_environment(name):
     """Over two episodes, with the seed that the first environment has."""
-    fleet, observe = fleet_of(name), observe_of(name)
+    batch, observe = batch_of(name), observe_of(name)
     envs = {
         "problem-state": lambda options: ProblemVectorEnv("cartpole_swingup", NUM_ENVS, **options),
         "safety-gym-state": lambda options: SafetyGymVectorEnv(NUM_ENVS, "Point", "PushBoxSparse", **options),
-    }[name](FLEETS[name][1])
+    }[name](BATCHES[name][1])
     seeds = environment_seeds(3, NUM_ENVS)
     assert seeds == [seeds[0], seeds[0] + 1, seeds[0] + 2]
-    np.testing.assert_array_equal(observe(fleet.reset(3).view), envs.reset(seed=seeds[0])[0])
-    for actions in actions_of(fleet, 7):
-        arrival, (observation, reward, terminated, truncated, info) = fleet.step(actions), envs.step(actions)
-        np.testing.assert_array_equal(observe(arrival.view), observation)
-        np.testing.assert_array_equal(arrival.reward, reward.astype(np.float32))
-        np.testing.assert_array_equal(arrival.costs[:, 0], np.where(info["_cost"], info["cost"], 0.0))
-        np.testing.assert_array_equal(arrival.is_last, terminated | truncated)
-        np.testing.assert_array_equal(arrival.is_first, ~info["_cost"])
+    np.testing.assert_array_equal(observe(batch.reset(3).view), envs.reset(seed=seeds[0])[0])
+    for actions in actions_of(batch, 7):
+        time_step, (observation, reward, terminated, truncated, info) = batch.step(actions), envs.step(actions)
+        np.testing.assert_array_equal(observe(time_step.view), observation)
+        np.testing.assert_array_equal(time_step.reward, reward.astype(np.float32))
+        np.testing.assert_array_equal(time_step.costs[:, 0], np.where(info["_cost"], info["cost"], 0.0))
+        np.testing.assert_array_equal(time_step.is_last, terminated | truncated)
+        np.testing.assert_array_equal(time_step.is_first, ~info["_cost"])
     envs.close()
 
 
 def test_a_segment_on_the_device_is_the_same_as_tick_by_tick(compiled_as_in_use):
     """Bit for bit, over two episode ends."""
-    fleet = fleet_of("problem-state")
-    ticks = played(fleet, 3, 11)
+    batch = batch_of("problem-state")
+    ticks = played(batch, 3, 11)
 
     @functools.partial(jax.jit, compiler_options=compiled_as_in_use)
     def segment(keys, actions):
-        course, first = fleet.begin(keys)
-        _, arrivals = jax.lax.scan(fleet.advance, course, actions)
-        return jax.tree.map(lambda one, many: jnp.concatenate([one[None], many]), first, arrivals)
+        course, first = batch.begin(keys)
+        _, time_steps = jax.lax.scan(batch.advance, course, actions)
+        return jax.tree.map(lambda one, many: jnp.concatenate([one[None], many]), first, time_steps)
 
-    jax.tree.map(np.testing.assert_array_equal, segment(fleet.streams(3), actions_of(fleet, 11)), ticks)
+    jax.tree.map(np.testing.assert_array_equal, segment(batch.streams(3), actions_of(batch, 11)), ticks)
 
 
 def test_neighbouring_seeds_share_no_environment():

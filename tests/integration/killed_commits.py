@@ -18,7 +18,7 @@ from killed import kill_at
 
 from actsafe.envs.spec import EnvSpec
 from actsafe.evidence.ledger import LedgerRow
-from actsafe.training import run
+from actsafe.training import epochs
 from actsafe.training.presets import tiny
 from actsafe.training.run import RunFolder, UnitRecord
 from actsafe.training.storage import write_new
@@ -32,7 +32,7 @@ def write_arrays(path: Path, tree: dict[str, np.ndarray]) -> None:
     write_new(path / "weights", tree["weights"].tobytes())
 
 
-run.write_arrays = write_arrays
+epochs.write_arrays = write_arrays
 
 
 def work(path: Path) -> None:

@@ -15,8 +15,8 @@ from rich.console import Console
 
 from actsafe.cli import demo as demo_command
 from actsafe.cli import doctor, progress, tables
-from actsafe.cli.intervals import bootstrap_interval
 from actsafe.cli.main import COMMANDS
+from actsafe.report.statistics import mean, stratified_bootstrap
 from actsafe.training import provenance
 from actsafe.training.config import Config
 from actsafe.training.presets import PRESETS, own_state, tiny
@@ -303,6 +303,6 @@ def test_doctor_says_how_to_mend_what_is_missing(actsafe, monkeypatch):
 
 def test_an_interval_holds_the_mean():
     values = np.random.default_rng(0).normal(size=50)
-    low, high = bootstrap_interval(values)
+    _, low, high = stratified_bootstrap([values], of=mean)
     assert low < values.mean() < high
     assert high - low == pytest.approx(2 * 1.96 * values.std() / np.sqrt(50), rel=0.1)

@@ -90,7 +90,7 @@ def test_resuming_a_finished_run_changes_nothing(actsafe, finished, tree_of):
     before = tree_of(finished)
     code, output, _ = actsafe("resume", finished)
     assert code == 0
-    assert "finished" in output
+    assert f"{finished} is finished; nothing is left to do" in output
     assert tree_of(finished) == before
 
 
@@ -169,7 +169,9 @@ def truncate(path: Path, epoch: int) -> None:
 def test_a_newest_epoch_without_its_metrics_is_computed_again(actsafe, finished, tiny_run, assert_same_run):
     """Once it was computed and could not be written, again and again."""
     (finished / "epochs" / "0002" / "metrics.json").unlink()
-    assert actsafe("resume", finished)[0] == 0
+    code, output, _ = actsafe("resume", finished)
+    assert code == 0
+    assert f"{finished} is finished, but its newest epoch is damaged and is computed again" in output
     assert_same_run(finished, tiny_run)
     assert (finished / "epochs" / "damaged-0002-1").is_dir()
 

@@ -17,13 +17,13 @@ from tyro.conf import Positional, arg
 from actsafe.agents.algorithms import Role, label
 from actsafe.agents.base import ActMode
 from actsafe.cli import jax_setup
-from actsafe.cli.intervals import mean_with_interval
 from actsafe.cli.options import Flag, Whole, given
 from actsafe.cli.tables import plain_table
 from actsafe.cli.video import require_free, save, writer_for
 from actsafe.cli.working import console, say_calibration
 from actsafe.data.rows import Rows
 from actsafe.evidence.ledger import is_over
+from actsafe.report.statistics import mean, stratified_bootstrap
 from actsafe.training.episodes import EpisodeOutcome
 from actsafe.training.loop import EVALUATION, Loop, Rollout, TrainState
 from actsafe.training.run import RunFolder
@@ -149,6 +149,12 @@ def outcome_table(found: dict[str, list[list[EpisodeOutcome]]], folder: RunFolde
             cells.append(f"{sum(outcome.num_fallbacks for outcome in outcomes)}")
         table.add_row(task, *cells, style="red" if over else None)
     return table
+
+
+def mean_with_interval(values: np.ndarray) -> str:
+    """The mean and, of several values, its 95 % bootstrap interval in brackets."""
+    found = stratified_bootstrap([values], of=mean)
+    return f"{found.value:.2f} [{found.low:.2f}, {found.high:.2f}]" if values.size > 1 else f"{found.value:.2f}"
 
 
 def _film(loop: Loop, size: int) -> Any:

@@ -95,7 +95,7 @@ class Play:
         options: dict[str, Any] = {"render_mode": "rgb_array"}
         if has_cameras:
             options |= {"render_size": self.size, "render_camera": self.camera or "track"}
-        # Whoever does not look needs no pixels, which take the longest.
+        # A policy that does not look needs no pixels, which take the longest.
         observation = self.observation or ("state" if self.policy in POLICIES else None)
         if observation is not None:
             options["observation"] = observation

@@ -47,8 +47,12 @@ class Resume:
             stay_off_devices()
         jax_setup.prepare()
         path, out = folder.path, console()
-        going_on = f"going on with {path}: {folder.progress} are done"
-        out.print(f"{path} is finished; nothing is left to do" if folder.is_finished else going_on)
+        if not folder.is_finished:
+            out.print(f"going on with {path}: {folder.progress} are done")
+        elif isinstance(folder, SweepFolder) or folder.is_newest_whole:
+            out.print(f"{path} is finished; nothing is left to do")
+        else:
+            out.print(f"{path} is finished, but its newest epoch is damaged and is computed again")
         if isinstance(folder, SweepFolder):
             return carry_on_all(folder, jobs=self.jobs, log=self.log, is_uncalibrated_allowed=self.uncalibrated)
         carry_on(Trainer(folder), arguments, log=self.log, is_uncalibrated_allowed=self.uncalibrated)

@@ -40,7 +40,7 @@ class StopRequests:
         self._hook: Any = None
 
     def __enter__(self) -> "StopRequests":
-        # Python delivers signals to the main thread alone; elsewhere whoever owns that thread decides.
+        # Python delivers signals to the main thread alone; in another thread its owner decides.
         if threading.current_thread() is threading.main_thread():
             self._before = {number: signal.signal(number, self._note) for number in self.SIGNALS}
             self._hook, sys.unraisablehook = sys.unraisablehook, self._raise_again

@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 
@@ -12,6 +11,7 @@ from actsafe.agents.algorithms import label
 from actsafe.agents.phases import Phase
 from actsafe.evidence.ledger import LedgerRow, Violations, violations
 from actsafe.training.episodes import mean_of_known
+from actsafe.training.results import max_cost
 from actsafe.training.run import RunFolder
 
 MOST_EPOCHS = 20
@@ -151,9 +151,7 @@ def _costs(rows: Sequence[LedgerRow], is_certifying: bool) -> list[str]:
     episodes, decisions = sum(row.num_episodes for row in rows), sum(row.num_decisions for row in rows)
     cells = [
         _mean([row.mean_cost for row in rows]),
-        _number(
-            max((np.inf if row.max_cost is None else row.max_cost for row in rows if row.num_episodes), default=0.0)
-        ),
+        _number(max((max_cost(row) or 0.0 for row in rows), default=0.0)),
         _mean([row.predicted_pessimistic_cost for row in rows]),
         f"{sum(row.num_over for row in rows)} of {episodes}",
     ]

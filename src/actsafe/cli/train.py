@@ -4,7 +4,7 @@ import contextlib
 import copy
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -78,7 +78,7 @@ class Train:
     multiplier: Annotated[Number | None, given("BETA", "the preset's")] = None
     """A fixed confidence multiplier; the same as --confidence fixed with this value."""
     evaluate_every: Annotated[Whole | None, given("N", "the preset's")] = None
-    """Evaluate the tasks after each so many epochs; 0 for never."""
+    """Evaluate the tasks after every N-th epoch; 0 for never."""
     changes: Changes = ()
     """Any entry of the settings, e.g. --set agent.planning.search.horizon=30 agent.gp.kernel=matern52. Values are
     JSON."""
@@ -203,7 +203,7 @@ def override(plain: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
         plain = {**plain, SAFE_SET: settings.plain(ALL_PARTS)}
     node, name = _node(plain, path), path.rpartition(".")[2]
     if node is None or (name not in node and path.rpartition(".")[0] != OPEN):
-        known = list(_paths(plain))
+        known = list(settings.by_path(plain))
         hint = did_you_mean(path, known)
         raise ConfigError(f"unknown setting {path!r}; `actsafe train --dry-run` prints all {len(known)}.{hint}")
     if name != "kind":
@@ -227,11 +227,3 @@ def _node(plain: dict[str, Any], path: str) -> dict[str, Any] | None:
     for parent in path.split(".")[:-1]:
         node = node.get(parent) if isinstance(node, dict) else None
     return node if isinstance(node, dict) else None
-
-
-def _paths(plain: dict[str, Any], prefix: str = "") -> Iterator[str]:
-    for name, value in plain.items():
-        if isinstance(value, dict):
-            yield from _paths(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name

@@ -21,7 +21,7 @@ def _write_with_pillow(frames: Sequence[Image.Image], rate: int, path: Path, **o
 
 
 def _write_mp4(frames: Sequence[Image.Image], rate: int, path: Path) -> None:
-    # A dependency that is asked for only by whoever wants this format; it brings its own ffmpeg.
+    # An optional dependency, needed for this format alone; it brings its own ffmpeg.
     ffmpeg = importlib.import_module("imageio_ffmpeg")
     even = frames[0].size[0] // 2 * 2
     writer = ffmpeg.write_frames(str(path), (even, even), fps=rate, macro_block_size=2, quality=8)

@@ -70,7 +70,7 @@ class AugmentedLagrangian(ConstrainedStep):
         return scaled(descended, 1.0), state, info
 
     def penalty(self, state: MultiplierState) -> Float[Array, ""]:
-        """c after so many steps: a power, because single precision cannot multiply by 1 + 8e-6 exactly."""
+        """c after the steps taken so far: a power, because single precision cannot multiply by 1 + 8e-6 exactly."""
         return jnp.minimum(1.0, self.initial_penalty * jnp.exp(state.num_steps * math.log1p(self.penalty_growth)))
 
     def optimiser(self, learning_rate: float) -> optax.GradientTransformation:

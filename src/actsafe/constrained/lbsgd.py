@@ -151,7 +151,7 @@ class StrictLBSGD(ConstrainedStep):
 
 
 def barrier_weight(barrier: Barrier, state: BarrierState) -> Float[Array, ""]:
-    """η after so many steps: a power, because single precision cannot divide by 1 + 8e-6 exactly."""
+    """η after the feasible steps so far: a power, because single precision cannot divide by 1 + 8e-6 exactly."""
     return barrier.initial_weight * jnp.exp(-state.num_feasible * math.log1p(barrier.weight_decay))
 
 

@@ -10,15 +10,16 @@ from jaxtyping import Array, Float, PyTree
 from actsafe.constrained.base import Gradient
 from actsafe.constrained.slope import choose, inner_product
 
+MAX_NORM, EPS = 100.0, 1e-5
+"""Where the global norm is clipped, and Adam's smallest denominator."""
 
-def clipped_adam(
-    learning_rate: float | Float[Array, ""], *, max_norm: float = 100.0, eps: float = 1e-5
-) -> optax.GradientTransformation:
+
+def clipped_adam(learning_rate: float | Float[Array, ""]) -> optax.GradientTransformation:
     """Adam behind a clip of the global norm, which stands still where the direction is zero.
 
     Adam alone would go on with its momentum, and a step that was skipped would move the parameters all the same.
     """
-    adam = optax.chain(optax.clip_by_global_norm(max_norm), optax.adam(learning_rate, eps=eps))
+    adam = optax.chain(optax.clip_by_global_norm(MAX_NORM), optax.adam(learning_rate, eps=EPS))
 
     def update(updates: Gradient, state: Any, params: PyTree | None = None) -> tuple[Gradient, Any]:
         change, moved = adam.update(updates, state, params)

@@ -1,21 +1,15 @@
 """A ring of rows on the device, from which a compiled program draws windows to learn from."""
 
-import dataclasses
 import functools
-from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Int, PRNGKeyArray
 
 from actsafe.data.rows import RowLayout, Rows, require_fitting
-
-RESTORED_AT_ONCE = 1024
-"""Ticks that are brought to the device in one piece."""
 
 
 class Ring:
@@ -37,28 +31,9 @@ class Ring:
         """Rows of an environment that it can hold."""
         return self.rows.reward.shape[1]
 
-    @property
-    def num_rows(self) -> int:
-        """Rows that it has now, of all environments together. For the host, as `can_sample`."""
-        return int(self.count) * self.num_envs
-
-    @property
-    def nbytes(self) -> int:
-        """Memory that it takes, full or not."""
-        return sum(field.nbytes for field in self.rows)
-
     def can_sample(self, length: int) -> bool:
-        """Whether there is a window of this length."""
+        """Whether there is a window of this length. For the host."""
         return 1 <= length <= int(self.count)
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """The rows it has (environment, time, ...) by field, oldest first: all that is needed to restore it."""
-        count = int(self.count)
-        ticks = (int(self.position) - count + np.arange(count)) % self.capacity
-        return {
-            name: np.stack([np.asarray(store[number])[ticks] for number in range(len(store))])
-            for name, store in self.rows._asdict().items()
-        }
 
 
 class Replay(Ring, eqx.Module):
@@ -84,7 +59,7 @@ class Replay(Ring, eqx.Module):
     def sample(self, key: PRNGKeyArray, batch: int, length: int, recent: int = 0) -> Rows:
         """Windows (batch, time): any environment, and any `length` successive ticks of it, with the same chance.
 
-        Where `recent` is given, the second half of the windows is from every environment's newest so many rows, or
+        Where `recent` is given, the second half of the windows is from every environment's newest `recent` rows, or
         from all that there are. A window never leads from the newest row to the oldest. It may cross the beginning of
         an episode (`is_first`).
         May be traced; ask `can_sample` before, for a compiled program cannot complain.
@@ -104,15 +79,6 @@ class Replay(Ring, eqx.Module):
         if not isinstance(self.count, Tracer):
             require_enough(self, length)
         return _sample_many(self, key, num=num, batch=batch, length=length, recent=recent)
-
-    def restored(self, arrays: Mapping[str, Any]) -> "Replay":
-        """The replay with the rows that `arrays` gave and no others; in place, as `append`."""
-        rows = rows_of(arrays)
-        require_fitting(self.rows, rows)
-        replay = dataclasses.replace(self, position=jnp.zeros((), jnp.int32), count=jnp.zeros((), jnp.int32))
-        for start in range(0, rows.reward.shape[1], RESTORED_AT_ONCE):
-            replay = replay.append(Rows(*(field[:, start : start + RESTORED_AT_ONCE] for field in rows)))
-        return replay
 
 
 @functools.partial(jax.jit, donate_argnums=0)
@@ -148,17 +114,9 @@ def draw_windows(
 
 
 def require_enough(replay: Ring, length: int) -> None:
-    """Nothing, or ValueError where a replay of either kind has no window of this length."""
+    """Raise ValueError unless a replay of either kind has a window of this length."""
     if not replay.can_sample(length):
         raise ValueError(
             f"replay: got windows of {length} rows to draw, but every environment has {int(replay.count)}; expected 1 "
             "to that many. Append rows first (`can_sample` says when there are enough)."
         )
-
-
-def rows_of(arrays: Mapping[str, Any]) -> Rows:
-    """What `arrays` of a replay gave, as rows."""
-    missing = sorted(set(Rows._fields) - set(arrays))
-    if missing:
-        raise ValueError(f"replay: got arrays {sorted(arrays)} without {missing}; expected what `arrays()` gives.")
-    return Rows(**{name: arrays[name] for name in Rows._fields})

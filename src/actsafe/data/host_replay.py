@@ -1,6 +1,5 @@
 """A ring of rows in the host's memory, for a device that is too small."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -8,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from actsafe.data.device_replay import Ring, draw_windows, require_enough, rows_of
+from actsafe.data.device_replay import Ring, draw_windows, require_enough
 from actsafe.data.rows import RowLayout, Rows, require_fitting
 
 
@@ -53,10 +52,3 @@ class HostReplay(Ring):
         first = self.position - self.count + np.asarray(starts)[..., None]
         places = (np.asarray(environments)[..., None], (first + np.arange(length)) % self.capacity)
         return jax.device_put(jax.tree.map(lambda store: store[places], self.rows))
-
-    def restored(self, arrays: Mapping[str, Any]) -> "HostReplay":
-        """This replay, with the rows that `arrays` gave and no others."""
-        rows = rows_of(arrays)
-        require_fitting(self.rows, rows)
-        self.position = self.count = 0
-        return self.append(rows)

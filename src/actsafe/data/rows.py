@@ -56,13 +56,13 @@ class RowLayout(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """What so many rows take."""
+        """The memory that these rows take."""
         one_row = self._replace(num_envs=1, capacity=1).zeros(np)
         return self.num_envs * self.capacity * sum(field.nbytes for field in one_row)
 
 
 def require_sound(rows: Rows, where: str) -> None:
-    """Nothing, or ValueError where a block (environment, time) is not made of rows that one may learn from.
+    """Raise ValueError unless a block (environment, time) is made of rows that one may learn from.
 
     To be called on the host before the block is kept. `where` begins the message, which names the first environment and
     the tick within the block. Pixels of bytes are always finite and are not fetched from the device.
@@ -87,7 +87,7 @@ def require_sound(rows: Rows, where: str) -> None:
 
 
 def _refuse(is_wrong: np.ndarray, values: np.ndarray, what: str, expected: str) -> None:
-    """Nothing, or ValueError about the first of the wrong values (environment, time, ...)."""
+    """Raise ValueError about the first of the wrong values (environment, time, ...), if there are any."""
     if not np.any(is_wrong):
         return
     environment, tick, *place = np.argwhere(is_wrong)[0].tolist()
@@ -100,7 +100,7 @@ def _refuse(is_wrong: np.ndarray, values: np.ndarray, what: str, expected: str) 
 
 
 def require_fitting(stores: Rows, rows: Rows) -> None:
-    """Nothing, or ValueError where a block does not go into the arrays of a replay."""
+    """Raise ValueError unless a block fits into the arrays of a replay."""
     num_envs, capacity = stores.reward.shape
     for name, store, field in zip(Rows._fields, stores, rows, strict=True):
         shape = np.shape(field)

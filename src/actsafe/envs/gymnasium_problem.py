@@ -170,7 +170,7 @@ class ProblemStage(Stage):
         return [_picture(self.problem, state) for state in self.episodes.state]
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: nothing is held."""
 
 
 class ProblemEnv(StagedEnv[ProblemStage]):

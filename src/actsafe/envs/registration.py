@@ -24,7 +24,7 @@ def _environments() -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def register() -> None:
-    """Nothing; afterwards `gymnasium.make("actsafe/Pendulum-v0")` and the others work.
+    """Make `gymnasium.make("actsafe/Pendulum-v0")` and the others work.
 
     Entry points are strings, so that neither JAX nor an environment is imported here. No `max_episode_steps` is given:
     the environments truncate themselves, and a second clock could disagree with it.

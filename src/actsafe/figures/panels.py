@@ -139,7 +139,7 @@ def short(value: float | int) -> str:
 
 
 def thinned(length: int, most: int = MOST_POINTS) -> np.ndarray:
-    """At most so many places of a line, spread evenly, its ends among them."""
+    """At most `most` places of a line of this length, spread evenly, with both ends."""
     return np.unique(np.linspace(0, length - 1, min(length, most)).round().astype(int))
 
 
@@ -166,7 +166,7 @@ def draw(axes: Axes, line: Curve, *, layer: float = 3.0) -> None:
 
 
 def _marker(line: Curve, num_points: int) -> str | None:
-    """None where there are so many that they would be all that is seen; a point by itself is always marked."""
+    """The marker of a line; None where marks would hide the line. A point by itself is always marked."""
     if num_points == 1:
         return line.marker or "o"
     return line.marker if num_points < MOST_MARKED else None

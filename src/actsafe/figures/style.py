@@ -88,7 +88,7 @@ class Picture(Figure):
 def blank(
     height: float, *, width: float = WIDTH_INCHES, layout: Literal["constrained"] | None = "constrained"
 ) -> Figure:
-    """An empty figure so many inches high; 1600 px wide, if nothing else is said."""
+    """An empty figure, `height` inches high and by default 1600 px wide."""
     return Picture(figsize=(width, height), dpi=DPI, layout=layout, facecolor="white")
 
 
@@ -186,7 +186,7 @@ def mark_unbounded(axes: Axes, x: np.ndarray, colour: str) -> None:
 def name(
     axes: Axes, text: str, place: tuple[Any, Any], shift: tuple[int, int], *, color: str = INK, **look: Any
 ) -> None:
-    """Write something so many points beside a place."""
+    """Write a text beside a place; `shift` is in points."""
     axes.annotate(text, place, xytext=shift, textcoords="offset points", fontsize=SMALL, color=color, **look)
 
 

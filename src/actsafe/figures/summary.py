@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from actsafe.evidence.ledger import LedgerRow
 from actsafe.figures import panels, style
 from actsafe.training import results
 
@@ -138,7 +139,7 @@ def _costs(axes: Axes, grouped: Grouped, name: str) -> None:
     budget = _budget(grouped, name)
     largest = budget
     for algorithm, runs in grouped.items():
-        costs = _table(runs, name, lambda epoch: _of_episode(epoch, name))
+        costs = np.array([[results.mean_cost(row) for row in own] for own in _ledgers(runs, name)], dtype=float)
         finite = style.finite(costs)
         rows = np.stack([finite.min(axis=0), np.median(costs, axis=0), finite.max(axis=0)])
         _line(axes, grouped, algorithm, _x(runs), rows)
@@ -156,10 +157,10 @@ def _costs(axes: Axes, grouped: Grouped, name: str) -> None:
     axes.axhline(budget, **style.LIMIT, label=f"budget of {name}: {budget:g}", zorder=2.5)
 
 
-def _of_episode(epoch: Mapping[str, Any], name: str) -> float | None:
-    """The mean cost of an epoch's episodes; None where none ended, infinite where it is not known."""
-    mean, largest = epoch["mean_cost"][name], epoch["max_cost"][name]
-    return np.inf if mean is None and largest is None and epoch["episodes"] else mean
+def _ledgers(runs: Sequence[Run], name: str) -> list[list[LedgerRow]]:
+    """The rows of a constraint by seed, which are as many in each."""
+    _table(runs, name, lambda epoch: epoch["epoch"])
+    return [[row for row in results.ledger(run) if row.constraint == name] for run in runs]
 
 
 def _budget(grouped: Grouped, name: str) -> float:
@@ -171,8 +172,7 @@ def _paid(runs: Sequence[Run], name: str) -> tuple[np.ndarray, np.ndarray]:
 
     The cost is infinite from the first that is not known.
     """
-    ledgers = [[row for row in results.ledger(run) if row.constraint == name] for run in runs]
-    _table(runs, f"{name} so far", lambda epoch: epoch["epoch"])
+    ledgers = _ledgers(runs, name)
     costs = [[results.total_cost(row) if row.is_judged else 0.0 for row in own] for own in ledgers]
     episodes = [[row.num_episodes if row.is_judged else 0 for row in own] for own in ledgers]
     return np.cumsum(costs, axis=1), np.cumsum(episodes, axis=1)

@@ -18,7 +18,7 @@ RESOLUTION = 61
 LEVELS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.01)
 """Of uncertainty, as a share of what there is without data; below the first nothing is drawn."""
 CELLS = 24
-"""The plane is cut into so many cells along either axis, to count those that were visited."""
+"""Cells along either axis of the plane, of which those that were visited are counted."""
 
 
 def plane_states(view: View, reaches: tuple[float, float]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

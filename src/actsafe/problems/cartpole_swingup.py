@@ -111,7 +111,7 @@ class CartpoleSwingup(Problem):
 
     def cost(self, state: State, margin: float = 0.0) -> Scalar:
         is_inside = jnp.abs(state[0]) < self.params.position_limit - margin
-        # What is not a number stays so: whoever reads it must not take it for inside or for outside.
+        # What is not a number stays so: a reader must not take it for inside or for outside.
         return jnp.where(jnp.isnan(state[0]), state[0], 1.0 - is_inside.astype(state.dtype))
 
     def project(self, state: State) -> State:

@@ -51,9 +51,6 @@ class Group(NamedTuple):
     start: int
     stop: int
 
-    def of(self, geoms: Geoms) -> Geoms:
-        return jax.tree.map(lambda leaf: leaf[self.start : self.stop], geoms)
-
 
 def arrange(scene: Scene) -> tuple[list[int], tuple[Group, ...], tuple[Group, ...]]:
     """An order of the geoms in which the opaque ones come first, by kind, then the transparent ones; and the groups."""

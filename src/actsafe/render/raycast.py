@@ -1,14 +1,14 @@
 """Pixels from a scene and a view, by ray casting: no OpenGL, no display, the same function on any device."""
 
 import functools
-from types import ModuleType
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, UInt8
 
-from actsafe.render import dense, kernel, windows
+from actsafe.render import kernel, windows
 from actsafe.render.backdrop import floor_colour, sky_colour
 from actsafe.render.bounds import padded
 from actsafe.render.eye import SAMPLES, Eye, eyes_of, lens_of
@@ -22,23 +22,19 @@ def render(
 ) -> UInt8[Array, "{height} {width} 3"]:
     """One frame, seen with 1 or 4 samples per pixel. Pure; can be jitted and vmapped.
 
-    On the CPU the work follows what is seen, on NVIDIA's devices too, but tile by tile in one kernel, and on others
-    every geom is held against every pixel; all give the same picture up to rounding. Batched on the CPU, frames are
-    drawn one after the other.
+    The work follows what is seen: on NVIDIA's devices tile by tile in one kernel, elsewhere window by window, and the
+    frames of a batch one after the other. Both give the same picture up to rounding.
     """
     if samples not in SAMPLES:
         raise ValueError(f"samples must be one of {', '.join(map(str, SAMPLES))}, got {samples}")
     if width < 1 or height < 1:
         raise ValueError(f"width and height must be positive, got {width} and {height}")
-
-    def draw(how: ModuleType):
-        return functools.partial(_frame, how, width=width, height=height, samples=samples)
-
     view = jax.tree.map(lambda array: jnp.asarray(array, jnp.float32), view)
-    one_by_one = jax.custom_batching.sequential_vmap(draw(windows))
-    in_one_kernel = functools.partial(kernel.frame, width=width, height=height, samples=samples)
-    on_cuda = in_one_kernel if kernel.IS_AVAILABLE else draw(dense)
-    return jax.lax.platform_dependent(scene, view, cpu=one_by_one, cuda=on_cuda, default=draw(dense))
+    size = {"width": width, "height": height, "samples": samples}
+    one_by_one = jax.custom_batching.sequential_vmap(functools.partial(_frame, **size))
+    if not kernel.IS_AVAILABLE:
+        return one_by_one(scene, view)
+    return jax.lax.platform_dependent(scene, view, cuda=functools.partial(kernel.frame, **size), default=one_by_one)
 
 
 @functools.partial(eqx.filter_jit, donate="none")
@@ -49,14 +45,14 @@ def render_batch(
     return jax.vmap(lambda view: render(scene, view, width=width, height=height, samples=samples))(views)
 
 
-def _frame(how: ModuleType, scene: Scene, view: View, *, width: int, height: int, samples: int) -> Array:
-    """One frame by the means of `how`: the picture in the mirror first, then the one that shows it."""
+def _frame(scene: Scene, view: View, *, width: int, height: int, samples: int, how: Any = windows) -> Array:
+    """One frame: the picture in the mirror first, then the one that shows it. `how` draws geoms, as `windows` does."""
     lens = lens_of(jnp.asarray(view.fovy), height, width, padded(height, width))
     eyes = eyes_of(scene, view)
     colours = _backdrop_colours(scene, Look(scene, eyes[-1], lens, SAMPLES[samples]))
 
     def one_eye(mirror: Image, eye: Eye) -> tuple[Image, None]:
-        return _picture(how, Look(scene, eye, lens, SAMPLES[samples]), view, colours, mirror), None
+        return _picture(Look(scene, eye, lens, SAMPLES[samples]), view, colours, mirror, how), None
 
     black = jnp.zeros((3, samples, *padded(height, width)), jnp.float32)
     image, _ = jax.lax.scan(one_eye, black, jax.tree.map(lambda *leaves: jnp.stack(leaves), *eyes))
@@ -71,7 +67,7 @@ def _backdrop_colours(scene: Scene, look: Look) -> tuple[Array, Array]:
     return sky, sky if scene.floor is None else floor_colour(scene, scene.floor, look.eye, look.lens.pixels)
 
 
-def _picture(how: ModuleType, look: Look, view: View, colours: tuple[Array, Array], mirror: Image) -> Image:
+def _picture(look: Look, view: View, colours: tuple[Array, Array], mirror: Image, how: Any) -> Image:
     """What an eye sees at every sample. The mirror's picture is added to the floor; a mirror itself is black."""
     order, opaque, transparent = arrange(look.scene)
     keys = look.backdrop()

@@ -1,7 +1,7 @@
 """What one program of the kernel has: a tile of pixels, and numbers in memory that it reads one by one.
 
 Pallas on Triton keeps arrays in registers, where they cannot be indexed. So a vector is a tuple of numbers here, and
-whoever takes `vector[0]` of an array takes it of a tuple as well.
+code that takes `vector[0]` of an array takes it of a tuple as well.
 """
 
 from typing import Any, NamedTuple

@@ -11,9 +11,10 @@ from actsafe.evidence.binomial import clopper_pearson
 from actsafe.figures import panels, style
 from actsafe.report.findings import STEPS, Findings
 from actsafe.report.markup import Child, count, number, percent, table, tag
-from actsafe.report.sections import Values, along, band, costs_along, last_evaluation, mean_cost, panel
+from actsafe.report.sections import Values, along, band, costs_along, last_evaluation, panel
 from actsafe.report.sheet import Sheet, note, side_by_side
 from actsafe.report.statistics import stratified_bootstrap
+from actsafe.training.results import mean_cost
 
 COLOURS = (style.BLUE, style.ORANGE, style.GREEN, style.PURPLE, style.SKY, style.BLACK)
 MEAN_COST = "mean cost after the warm-up"

@@ -3,7 +3,7 @@
 import functools
 import json
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from actsafe.evidence.certificate import CONDITIONAL, HELD, REFUSED
@@ -11,6 +11,7 @@ from actsafe.figures.reliability import BAND, coverage_by_step, reliability_diag
 from actsafe.report.findings import Evidence, Findings
 from actsafe.report.markup import Child, Html, count, folded, number, percent, table, tag
 from actsafe.report.sheet import FOREIGN, Sheet, command, if_readable, note, shortened, side_by_side
+from actsafe.training.settings import by_path
 
 VERDICTS = {
     "calibrated": "The model knows how wrong it is: no interval's coverage could be told from what it claims.",
@@ -134,12 +135,13 @@ def provenance_section(findings: Findings) -> Child:
     """Where, by which command and from what the run was made."""
     folder = findings.folder
     hashes = {**findings.fingerprints, "settings, in short": folder.config.digest}
-    settings = ([tag("code", path), shortened(value)] for path, value in flat(folder.config.to_json()))
+    settings = by_path(folder.config.to_json()).items()
+    written = ([tag("code", path), shortened(json.dumps(value))] for path, value in settings)
     return [
         if_readable(lambda: tag("p", _computed(findings)), "the timing", FOREIGN),
         if_readable(lambda: _sessions(findings), "the provenance", FOREIGN),
         table(["SHA-256 of", "is"], ([name, tag("code", value)] for name, value in hashes.items()), is_text=True),
-        folded("Every setting", table(["setting", "value"], settings, is_text=True)),
+        folded("Every setting", table(["setting", "value"], written, is_text=True)),
     ]
 
 
@@ -161,12 +163,3 @@ def _sessions(findings: Findings) -> Child:
         texts = map(shortened, (session["first_epoch"], versions, ", ".join(filter(None, hardware))))
         rows.append([command(shortened(session["command"])), *texts])
     return table(["command", "from epoch", "versions", "machine"], rows, is_text=True)
-
-
-def flat(settings: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Every setting by its path, as `--set` takes it."""
-    if isinstance(settings, Mapping) and settings:
-        for name, value in settings.items():
-            yield from flat(value, f"{prefix}.{name}" if prefix else str(name))
-    else:
-        yield prefix, json.dumps(settings)

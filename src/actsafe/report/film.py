@@ -21,7 +21,7 @@ NUM_GHOSTS = 12
 MOST_FRAMES, LARGEST_SIDE = 120, 128
 """Of a film of pictures; all of them lie in one picture below each other, which may be 16383 pixels high."""
 MOST_BYTES, FEWEST_FRAMES = 250_000, 10
-"""A film that is larger loses every other picture, while it has more than so many."""
+"""Of the file in bytes, and of pictures: a film that is larger and has more loses every other picture."""
 _ROD = 100.0
 _PLOT = (400.0, 180.0)
 """Width and height of the plot of the constrained quantity."""
@@ -46,7 +46,7 @@ def of_states(identity: str, view: View, states: Float[np.ndarray, "time state"]
 
 
 def of_frames(identity: str, frames: UInt8[np.ndarray, "time height width 3"], rate: float | int, label: str) -> Html:
-    """Pictures one after the other, so many a second."""
+    """Pictures one after the other, `rate` of them a second."""
     seconds = len(frames) / rate
     frames = frames[thinned(len(frames), MOST_FRAMES)]
     while len(written := _strip(frames)) > MOST_BYTES and len(frames) > FEWEST_FRAMES:

@@ -8,7 +8,7 @@ from typing import Any
 VOID = frozenset({"br", "img", "input", "meta"})
 """Elements without an end."""
 MOST_COLUMNS = 3
-"""A phone has room for so many."""
+"""The most that a phone has room for."""
 
 
 class Html(str):

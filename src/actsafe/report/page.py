@@ -15,7 +15,7 @@ from actsafe.report.stylesheet import stylesheet
 from actsafe.report.uncertainty import uncertainty_section
 
 MOST_IN_FULL = 6
-"""Of more runs, those after the first so many have no slices and no film: the page is to stay small."""
+"""Runs beyond this number have no slices and no film, so that the page stays small."""
 LEFT_OUT = ("Where the model is uncertain", "An episode")
 BEFORE_RECORDS = ("Calibration", "Certificate", "Settings and provenance")
 

@@ -13,7 +13,7 @@ from actsafe.report.findings import Axis, Findings
 from actsafe.report.markup import Child, count, folded, number, percent, table, tag
 from actsafe.report.sheet import FOREIGN, Sheet, if_readable, note, side_by_side
 from actsafe.report.statistics import by_seed, together
-from actsafe.training.results import entries
+from actsafe.training.results import entries, max_cost, mean_cost
 
 MOST_POINTS = 120
 Row = Mapping[str, Any]
@@ -131,16 +131,6 @@ def _spread(label: str, values: Values) -> panels.Curve:
     known = ~np.all(np.isnan(found), axis=0)
     middle, low, high = (pick(found[:, known], axis=0) for pick in (np.nanmedian, np.nanmin, np.nanmax))
     return panels.Curve(label, x[known].astype(float), middle, low, high)
-
-
-def mean_cost(row: LedgerRow) -> float | None:
-    """Of an epoch; infinite where there were episodes and no cost of them is known."""
-    return np.inf if row.mean_cost is None and max_cost(row) == np.inf else row.mean_cost
-
-
-def max_cost(row: LedgerRow) -> float | None:
-    """Of an epoch's episodes."""
-    return np.inf if row.max_cost is None and row.num_episodes else row.max_cost
 
 
 def _evaluated_cost(row: Row, name: str) -> float | None:

@@ -1,6 +1,6 @@
 """Few seeds taken together: the interquartile mean, and how far to trust it (Agarwal et al., 2021)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -27,8 +27,18 @@ def interquartile_mean(values: Float[np.ndarray, "*lead n"]) -> Float[np.ndarray
     return np.asarray(np.mean(np.sort(values, axis=-1)[..., cut : count - cut], axis=-1))
 
 
-def stratified_bootstrap(strata: Sequence[Float[np.ndarray, " n"]], *, num_draws: int = NUM_DRAWS) -> Estimate:
-    """The interquartile mean of all values, and the percentile interval of those of resampled ones.
+def mean(values: Float[np.ndarray, "*lead n"]) -> Float[np.ndarray, "*lead"]:
+    """The mean along the last axis."""
+    return np.asarray(np.mean(values, axis=-1))
+
+
+def stratified_bootstrap(
+    strata: Sequence[Float[np.ndarray, " n"]],
+    *,
+    of: Callable[[np.ndarray], np.ndarray] = interquartile_mean,
+    num_draws: int = NUM_DRAWS,
+) -> Estimate:
+    """The interquartile mean of all values, or what `of` makes of them, and the percentile interval of resampled ones.
 
     Values are drawn with replacement within each stratum (the seeds of a problem), so that every draw has as many of
     each as there are. The draws are the same every time. Of a single value nothing can be told: the interval is it.
@@ -36,9 +46,9 @@ def stratified_bootstrap(strata: Sequence[Float[np.ndarray, " n"]], *, num_draws
     pooled = np.concatenate([np.asarray(values, float) for values in strata])
     random = np.random.default_rng(0)
     draws = [random.choice(np.asarray(values, float), (num_draws, len(values))) for values in strata if len(values)]
-    means = interquartile_mean(np.concatenate(draws, axis=1))
+    means = of(np.concatenate(draws, axis=1))
     low, high = np.quantile(means, [(1.0 - CONFIDENCE) / 2.0, (1.0 + CONFIDENCE) / 2.0])
-    return Estimate(float(interquartile_mean(pooled)), float(low), float(high))
+    return Estimate(float(of(pooled)), float(low), float(high))
 
 
 def by_seed(entries: Iterable[tuple[int, int, float | None]]) -> tuple[np.ndarray, Float[np.ndarray, "seed epoch"]]:

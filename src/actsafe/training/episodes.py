@@ -77,7 +77,7 @@ class Episodes:
         ]
 
     def first(self, num_episodes: int) -> list[list[EpisodeOutcome]]:
-        """By seed: so many that have ended, as many of each environment as can be."""
+        """By seed: `num_episodes` that have ended, taken from the environments in turn."""
         chosen = []
         for envs in self.by_env:
             ended = [[each for each in of_env if each.is_ended] for of_env in envs]

@@ -13,7 +13,7 @@ class ProblemError(UserError, RuntimeError):
 
 
 class NoNumberError(UserError):
-    """A word that is not the number which an option takes. No ValueError, of which more would be said than this."""
+    """A word that is not the number which an option takes. No ValueError: tyro would print more than this message."""
 
     def __init__(self, word: str, expected: str) -> None:
         super().__init__(f"got {word!r}; expected {expected}")

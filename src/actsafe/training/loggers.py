@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from actsafe.training.run import RunFolder
-from actsafe.training.settings import ConfigError, require_known
+from actsafe.training.settings import ConfigError, by_path, require_known
 
 
 class TensorBoard:
@@ -95,10 +95,8 @@ def logging(names: Sequence[str], folder: RunFolder) -> Iterator[Callable[[Seque
 
 def scalars(row: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
     """The numbers of a row of metrics; nested ones have their path as a name."""
-    found: dict[str, float] = {}
-    for name, value in row.items():
-        if isinstance(value, Mapping):
-            found |= scalars(value, f"{prefix}{name}/")
-        elif value is not None and not isinstance(value, str) and getattr(value, "ndim", 0) == 0:
-            found[f"{prefix}{name}"] = float(value)
-    return found
+    return {
+        name: float(value)
+        for name, value in by_path(row, "/", prefix).items()
+        if not isinstance(value, str | Mapping | None) and getattr(value, "ndim", 0) == 0
+    }

@@ -14,6 +14,7 @@ from actsafe.evidence.ledger import LedgerRow, violations
 from actsafe.training import provenance
 from actsafe.training.episodes import mean_of_known
 from actsafe.training.run import RunFolder
+from actsafe.training.settings import by_path
 from actsafe.training.storage import StorageError, finite, read_json, write_text
 
 RESULTS_SCHEMA = 2
@@ -181,12 +182,20 @@ def _costs(by_run: Sequence[Sequence[LedgerRow]]) -> dict[str, dict[str, Any]]:
     return found
 
 
+def max_cost(row: LedgerRow) -> float | None:
+    """Of an epoch's episodes, infinite where it is not known; None where there were none."""
+    return np.inf if row.max_cost is None and row.num_episodes else row.max_cost
+
+
+def mean_cost(row: LedgerRow) -> float | None:
+    """Of an epoch; infinite where there were episodes and no cost of them is known, None where none ended."""
+    return np.inf if row.mean_cost is None and max_cost(row) == np.inf else row.mean_cost
+
+
 def total_cost(row: LedgerRow) -> float:
     """What the episodes of an epoch cost together; infinite where that is not known."""
-    cost = row.max_cost if row.mean_cost is None else row.mean_cost
-    if not row.num_episodes:
-        return 0.0
-    return np.inf if cost is None else row.num_episodes * cost
+    cost = max_cost(row) if row.mean_cost is None else row.mean_cost
+    return row.num_episodes * (cost or 0.0)
 
 
 def _evaluations(runs: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -297,16 +306,12 @@ def rows(path: Path) -> list[dict[str, Any]]:
     Entries by constraint, task or coordinate have its name or place behind a slash: `mean_cost/cost`.
     """
     heading = (*SUBJECT, "algorithm", "seed", "budgets")
-    return [
-        _flat({**{name: run[name] for name in heading}, **epoch})
-        for run in read(path)["runs"]
-        for epoch in run["epochs"]
-    ]
+    runs = read(path)["runs"]
+    nested = [{**{name: run[name] for name in heading}, **epoch} for run in runs for epoch in run["epochs"]]
+    return [{name: value for name, value in by_path(_numbered(row), "/").items() if value != {}} for row in nested]
 
 
-def _flat(values: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
-    found = {}
-    for name, value in values.items():
-        nested = dict(enumerate(value)) if isinstance(value, list) else value
-        found |= _flat(nested, f"{prefix}{name}/") if isinstance(nested, Mapping) else {f"{prefix}{name}": value}
-    return found
+def _numbered(value: Any) -> Any:
+    """With objects instead of lists, whose entries are named by their number."""
+    named = dict(enumerate(value)) if isinstance(value, list) else value
+    return {name: _numbered(each) for name, each in named.items()} if isinstance(named, Mapping) else value

@@ -4,27 +4,23 @@
     provenance.json        which command on which machine computed which epochs
     metrics.jsonl          a line per epoch and seed
     ledger.jsonl           the safety ledger: a line per epoch, seed and constraint
-    epochs/0003/           written in one step: metrics, ledger, trajectory, timing, checkpoint, rows, and
-        manifest.json      the SHA-256 of each of these files, and a hash of what config.json says
+    epochs/0003/           what one epoch left, with checksums (see epochs.py)
 
-An epoch counts once its folder has its final name. Every file of it is compared with the manifest when it is read. The
-two .jsonl files are made from the epochs' folders, so that they can have neither a gap nor a repeat, whenever the
-program was stopped. A damaged newest epoch is set aside and computed again when the run goes on.
+An epoch counts once its folder has its final name. The two .jsonl files are made from the epochs' folders, so that they
+can have neither a gap nor a repeat, whenever the program was stopped. A damaged newest epoch is set aside and computed
+again when the run goes on.
 
 The name in `config.env` may be that of a module, which is imported when a run goes on or is evaluated: do so only with
 run folders from people whose code you would run.
 """
 
 import contextlib
-import dataclasses
 import functools
 import itertools
 import json
 import shutil
-import stat
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path, PureWindowsPath
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -34,42 +30,24 @@ from actsafe.data.rows import RowLayout, Rows
 from actsafe.envs.spec import EnvSpec
 from actsafe.evidence.ledger import LedgerRow
 from actsafe.training.config import ROWS, Config
+from actsafe.training.epochs import SCHEMA_VERSION, EpochFolder, UnitRecord, is_rows
 from actsafe.training.locking import locked
 from actsafe.training.settings import ConfigError, digest
 from actsafe.training.storage import (
     StorageError,
-    arrays_to_bytes,
-    bytes_to_arrays,
     clear_interrupted,
-    file_sha256,
     json_text,
     read_json,
     write_first,
-    write_folder,
     write_json,
     write_json_lines,
-    write_new,
 )
-from actsafe.training.stores import read_arrays, write_arrays
 
-SCHEMA_VERSION = 2
 CONFIG, SWEEP = "config.json", "sweep.json"
 """What says that a folder is a run, or has a run for each of several seeds."""
 UNITS = "epochs"
 CHECKPOINT, CHECKPOINTS_KEPT = "checkpoint", 2
-MANIFEST = "manifest.json"
-
 T = TypeVar("T")
-
-
-@dataclasses.dataclass(frozen=True)
-class UnitRecord:
-    """What one epoch leaves behind, all seeds."""
-
-    metrics: list[dict[str, Any]]
-    ledger: list[dict[str, Any]]
-    trajectory: dict[str, np.ndarray]
-    timing: dict[str, float]
 
 
 class RunFolder:
@@ -143,7 +121,7 @@ class RunFolder:
     @property
     def num_committed(self) -> int:
         """Epochs that are committed, what comes before the first (number 0) included."""
-        return next(number for number in itertools.count() if not self._unit(number).exists())
+        return next(number for number in itertools.count() if not self._unit(number).path.exists())
 
     @property
     def num_done(self) -> int:
@@ -160,6 +138,15 @@ class RunFolder:
         """Whether every epoch of the schedule is committed."""
         return self.num_committed > self.config.num_units
 
+    @property
+    def is_newest_whole(self) -> bool:
+        """Whether all files of the newest epoch are as they were written: one that is not is computed again."""
+        try:
+            self._unit(self.num_committed - 1).require_whole(with_parts=True)
+        except StorageError:
+            return False
+        return True
+
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """A context in which no other process works on this run."""
@@ -171,7 +158,7 @@ class RunFolder:
         """Which command on which machine worked on the run, from which epoch on; in the order of time."""
         path = self.path / "provenance.json"
         sessions = read_json(path) if path.is_file() else []
-        if not _is_rows(sessions) or not all(isinstance(each.get("machine"), dict) for each in sessions):
+        if not is_rows(sessions) or not all(isinstance(each.get("machine"), dict) for each in sessions):
             raise StorageError(f"{path} is damaged (it is no list of sessions); restore it from a copy, or delete it")
         return sessions
 
@@ -191,22 +178,7 @@ class RunFolder:
                 f"{self.path} was moved, deleted or replaced while this process worked on it; epoch {number} was not "
                 "kept; go on where the run is now: actsafe resume FOLDER"
             )
-        files = {"metrics.json": unit.metrics, "ledger.json": unit.ledger, "timing.json": unit.timing}
-        trees = {CHECKPOINT: state, **parts}
-
-        def fill(folder: Path) -> None:
-            for name, content in files.items():
-                write_new(folder / name, json_text(content).encode())
-            if unit.trajectory:
-                write_new(folder / "trajectory.npz", arrays_to_bytes(unit.trajectory))
-            with ThreadPoolExecutor(len(trees), "writing") as writers:
-                list(writers.map(lambda name: write_arrays(folder / name, trees[name]), trees))
-            written = sorted(file for file in folder.rglob("*") if file.is_file())
-            hashes = {file.relative_to(folder).as_posix(): file_sha256(file) for file in written}
-            manifest = {"schema": SCHEMA_VERSION, "config": self._digest, "sha256": hashes}
-            write_new(folder / MANIFEST, json_text(manifest).encode())
-
-        write_folder(self._unit(number), fill)
+        self._unit(number).write(unit, {CHECKPOINT: state, **parts})
         self.refresh()
 
     def refresh(self) -> None:
@@ -216,13 +188,13 @@ class RunFolder:
         clear_interrupted(self._units)
         for name, num_kept in {CHECKPOINT: CHECKPOINTS_KEPT, **self.config.parts_kept(self._num_ticks)}.items():
             for number in range(self.num_committed - num_kept):
-                shutil.rmtree(self._unit(number) / name, ignore_errors=True)
+                shutil.rmtree(self._unit(number).path / name, ignore_errors=True)
         write_json_lines(self.path / "metrics.jsonl", self.rows("metrics"))
         write_json_lines(self.path / "ledger.jsonl", self.rows("ledger"))
 
     def rows(self, what: str) -> list[dict[str, Any]]:
         """The rows of "metrics" or "ledger" over all committed epochs."""
-        return [row for number in range(self.num_committed) for row in self._rows(number, what)]
+        return [row for number in range(self.num_committed) for row in self._unit(number).rows(what)]
 
     def ledger(self) -> list[LedgerRow]:
         """The safety ledger of all committed epochs: a row per epoch, seed and constraint."""
@@ -230,15 +202,11 @@ class RunFolder:
 
     def timing(self) -> list[dict[str, float]]:
         """Seconds spent on each committed epoch."""
-        return [self._json(number, "timing.json") for number in range(self.num_committed)]
+        return [self._unit(number).timing() for number in range(self.num_committed)]
 
     def trajectory(self, number: int) -> dict[str, np.ndarray]:
         """Arrays of one epoch (seed, environment, time, ...): rows, what was said of decisions, evaluations."""
-        path = self._checked(number, "trajectory.npz")
-        try:
-            return bytes_to_arrays(path.read_bytes())
-        except (OSError, ValueError) as error:
-            raise StorageError(f"{path} cannot be read ({error}); restore it from a copy, or train anew") from error
+        return self._unit(number).trajectory()
 
     def restore(self, like: Any, *, to_go_on: bool = False) -> tuple[int, Any]:
         """The number of the newest epoch whose files are sound, and the train state after it, shaped as `like`.
@@ -260,7 +228,7 @@ class RunFolder:
         problems = []
         for number in range(newest, max(newest - CHECKPOINTS_KEPT, -1), -1):
             try:
-                self.require_whole(number)
+                self._unit(number).require_whole()
                 found = read(number)
             except StorageError as error:
                 problems.append(str(error).partition("; restore")[0])
@@ -274,22 +242,9 @@ class RunFolder:
             "are untouched and can still be plotted; to go on, restore the folder from a copy, or train anew elsewhere"
         )
 
-    def require_whole(self, number: int) -> None:
-        """Raise `StorageError` unless an epoch's metrics, ledger, timing and trajectory are as they were written."""
-        for what in ("metrics", "ledger"):
-            self._rows(number, what)
-        self._json(number, "timing.json")
-        if "trajectory.npz" in self._hashes(number):
-            self._checked(number, "trajectory.npz")
-
     def read_part(self, number: int, name: str, like: Any) -> Any:
         """The pytree that was committed with an epoch under this name, shaped as `like`, or `StorageError`."""
-        files = [file for file in self._hashes(number) if file.startswith(f"{name}/")]
-        if not files:
-            raise StorageError(f"{self._unit(number) / MANIFEST} has no checksums of {name}")
-        for file in files:
-            self._checked(number, file)
-        return read_arrays(self._unit(number) / name, like)
+        return self._unit(number).read_part(name, like)
 
     def read_rows(self, number: int) -> Rows:
         """What an epoch added to the buffer (environment, time), the environments of a seed after each other."""
@@ -322,8 +277,9 @@ class RunFolder:
     def _units(self) -> Path:
         return self.path / UNITS
 
-    def _unit(self, number: int) -> Path:
-        return self._units / f"{number:04d}"
+    def _unit(self, number: int) -> EpochFolder:
+        budgets = dict(zip(self.spec.cost_names, self.spec.budgets, strict=True))
+        return EpochFolder(self._units / f"{number:04d}", self._digest, budgets)
 
     def _require_own(self) -> None:
         """Raise unless the epochs are in the run folder itself: what a link leads to is not ours to delete."""
@@ -334,56 +290,6 @@ class RunFolder:
                 "folder itself in its place, or link the whole run folder"
             )
 
-    def _rows(self, number: int, what: str) -> list[dict[str, Any]]:
-        """The rows of an epoch's metrics or ledger, whose budgets are those of the environments."""
-        path, rows = self._unit(number) / f"{what}.json", self._json(number, f"{what}.json", list)
-        if not _is_rows(rows):
-            raise _damaged(path, "it is no list of rows")
-        budgets = dict(zip(self.spec.cost_names, self.spec.budgets, strict=True))
-        for row in rows if what == "ledger" else ():
-            try:
-                LedgerRow.from_json(row)
-            except (TypeError, ValueError) as error:
-                raise _damaged(path, str(error)) from error
-            if row["budget"] != (expected := budgets.get(row["constraint"])):
-                raise _damaged(path, f"{row['constraint']} has the budget {row['budget']}, config.json has {expected}")
-        return rows
-
-    def _json(self, number: int, name: str, kind: type = dict) -> Any:
-        """The content of an epoch's file, which is of this kind."""
-        path = self._checked(number, name)
-        content = read_json(path)
-        if not isinstance(content, kind):
-            raise _damaged(path, f"expected a {kind.__name__}")
-        return content
-
-    def _hashes(self, number: int) -> Mapping[str, str]:
-        """The SHA-256 of every file of an epoch, by its name within the epoch's folder."""
-        path = self._unit(number) / MANIFEST
-        manifest = read_json(path)
-        hashes = manifest.get("sha256") if isinstance(manifest, dict) else None
-        if not isinstance(hashes, dict):
-            raise _damaged(path, "it has no checksums")
-        if manifest.get("config") != self._digest:
-            raise StorageError(f"{path.parent} belongs to other settings than {self.path / 'config.json'}")
-        return hashes
-
-    def _checked(self, number: int, name: str) -> Path:
-        """The path of an epoch's file, which is below its folder and as it was written, or `StorageError`."""
-        unit, parts = self._unit(number), PureWindowsPath(name)
-        path, expected = unit / name, self._hashes(number).get(name)
-        if parts.anchor or ".." in parts.parts:
-            raise _damaged(unit / MANIFEST, f"{name} is not below the folder")
-        try:
-            is_own = path.resolve() == unit.resolve() / name and stat.S_ISREG(path.lstat().st_mode)
-            found = file_sha256(path) if is_own else None
-        except OSError as error:
-            raise _damaged(path, f"cannot be read: {error.strerror}") from error
-        if found is None:
-            raise _damaged(path, "it is no regular file of the epoch's folder")
-        if found != expected:
-            raise _damaged(path, "truncated or altered: its checksum does not match")
-        return path
 
 
 def require_run(path: Path) -> None:
@@ -415,17 +321,6 @@ def _taken(path: Path) -> StorageError:
     return StorageError(f"{path} exists already and is left as it is. Choose another folder{go_on}")
 
 
-def _damaged(path: Path, reason: str) -> StorageError:
-    return StorageError(
-        f"{path} is damaged ({reason}); restore it from a copy. If it is of the newest epoch, `actsafe resume` "
-        "computes that again"
-    )
-
-
 def _set_aside(folder: Path) -> None:
     names = (f"damaged-{folder.name}-{n}" for n in itertools.count(1))
     folder.rename(next(target for name in names if not (target := folder.with_name(name)).exists()))
-
-
-def _is_rows(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(row, dict) for row in value)

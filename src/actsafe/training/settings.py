@@ -38,6 +38,15 @@ def _tagged(value: Any) -> Any:
     }
 
 
+def by_path(values: Mapping[Any, Any], separator: str = ".", prefix: str = "") -> dict[str, Any]:
+    """Nested entries by the names on the way to them; an object without entries is an entry itself."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        is_nested = isinstance(value, Mapping) and len(value) > 0
+        found |= by_path(value, separator, f"{prefix}{name}{separator}") if is_nested else {f"{prefix}{name}": value}
+    return found
+
+
 def digest(content: Mapping[str, Any]) -> str:
     """A short hash of settings as JSON."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]

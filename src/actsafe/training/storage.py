@@ -111,7 +111,7 @@ def write_folder(path: Path, fill: Callable[[Path], None]) -> None:
 def clear_interrupted(folder: Path, *, of: str | None = None, age: float = 0.0) -> None:
     """Delete what interrupted writes left in `folder`: names that only this module makes, files and folders, no links.
 
-    `of` limits it to one final name, `age` to what was not touched for so many seconds.
+    `of` limits it to one final name, `age` to what was not touched for that number of seconds.
     """
     for entry in folder.iterdir():
         match = _TEMPORARY.fullmatch(entry.name)

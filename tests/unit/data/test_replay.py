@@ -26,6 +26,13 @@ def block(start, stop, num_envs=NUM_ENVS):
     )
 
 
+def arrays(replay):
+    """The rows that a replay has (environment, time, ...), oldest first."""
+    count = int(replay.count)
+    ticks = (int(replay.position) - count + np.arange(count)) % replay.capacity
+    return Rows(*(np.asarray(store)[:, ticks] for store in replay.rows))
+
+
 def assert_consistent(rows):
     """Whatever was drawn, the fields of a row belong together."""
     reward = np.asarray(rows.reward)
@@ -40,23 +47,22 @@ def assert_consistent(rows):
 def test_the_oldest_rows_give_way(kind):
     """8 places; blocks of 5, 5 and 1 end at tick 11, so that ticks 3 to 10 are left, and 6 rows wrapped round."""
     replay = kind.empty(*LAYOUT)
-    assert (replay.num_rows, replay.can_sample(1)) == (0, False)
-    for start, stop, num_rows in ((0, 5, 15), (5, 10, 24), (10, 11, 24)):
+    assert (int(replay.count), replay.can_sample(1)) == (0, False)
+    for start, stop, count in ((0, 5, 5), (5, 10, 8), (10, 11, 8)):
         replay = replay.append(block(start, stop))
-        assert replay.num_rows == num_rows
-    kept = replay.arrays()
+        assert int(replay.count) == count
     expected = block(3, 11)
-    for name, field in kept.items():
+    for name, field in arrays(replay)._asdict().items():
         np.testing.assert_array_equal(field, getattr(expected, name))
         assert field.dtype == (np.float32 if field.dtype.kind == "f" else getattr(expected, name).dtype)
     # A byte per channel, 4 bytes for each of 2 actions, the reward and a cost, 1 byte for is_first.
-    assert replay.nbytes == NUM_ENVS * CAPACITY * (12 + 4 * 4 + 1)
+    assert sum(field.nbytes for field in replay.rows) == NUM_ENVS * CAPACITY * (12 + 4 * 4 + 1)
 
 
 @KINDS
 def test_a_block_as_long_as_the_ring(kind):
     replay = kind.empty(*LAYOUT).append(block(0, 3)).append(block(3, 11))
-    np.testing.assert_array_equal(replay.arrays()["reward"], block(3, 11).reward)
+    np.testing.assert_array_equal(arrays(replay).reward, block(3, 11).reward)
 
 
 @KINDS
@@ -117,7 +123,7 @@ def test_everything_inside_one_compiled_loop(key):
         return replay, jax.lax.map(lambda key: replay.sample(key, 4, 5), keys)
 
     replay, rows = learn(Replay.empty(*LAYOUT).append(block(0, 8)), block(8, 11), jax.random.split(key, 5))
-    assert replay.num_rows == 24
+    assert int(replay.count) == 8
     assert rows.reward.shape == (5, 4, 5)
     assert_consistent(rows)
     np.testing.assert_array_equal(np.diff(rows.reward, axis=2), 1.0)
@@ -132,24 +138,21 @@ def test_appending_takes_over_the_memory():
 
 
 @KINDS
-def test_restored_draws_what_it_would_have_drawn(kind, key, monkeypatch):
-    monkeypatch.setattr("actsafe.data.device_replay.RESTORED_AT_ONCE", 3)
+def test_the_same_rows_elsewhere_in_the_ring_draw_the_same(kind, key):
+    """As when a run goes on: neither draws nor what is appended next may depend on where the rows lie."""
     replay = kind.empty(*LAYOUT).append(block(0, 7)).append(block(7, 12))
-    again = kind.empty(*LAYOUT).append(block(50, 55)).restored(replay.arrays())
-    assert again.num_rows == replay.num_rows
-    # The rows lie elsewhere in the ring; neither draws nor what is appended next may depend on that.
+    again = kind.empty(*LAYOUT).append(arrays(replay))
+    assert again.count == replay.count
     for each in (0, 1):
         np.testing.assert_array_equal(again.sample(key, 4, 5).reward, replay.sample(key, 4, 5).reward)
         replay, again = replay.append(block(12 + each, 13 + each)), again.append(block(12 + each, 13 + each))
 
 
 @KINDS
-def test_restoring_refuses_what_does_not_fit(kind):
-    arrays = kind.empty(*LAYOUT).append(block(0, 8)).arrays()
+def test_refuses_more_rows_than_it_can_hold(kind):
+    rows = arrays(kind.empty(*LAYOUT).append(block(0, 8)))
     with pytest.raises(ValueError, match=r"got 8 ticks, expected at most 6"):
-        kind.empty(NUM_ENVS, 6, SHAPE, np.uint8, 2, 1).restored(arrays)
-    with pytest.raises(ValueError, match=r"without \['costs'\]"):
-        kind.empty(*LAYOUT).restored({name: field for name, field in arrays.items() if name != "costs"})
+        kind.empty(NUM_ENVS, 6, SHAPE, np.uint8, 2, 1).append(rows)
 
 
 @KINDS
@@ -166,7 +169,7 @@ def test_refuses_too_few_rows_and_rows_of_another_kind(kind, key):
         replay.append(block(0, 1, num_envs=2))
     with pytest.raises(ValueError, match=r"observation of the rows is float64, expected uint8"):
         replay.append(block(0, 1)._replace(observation=np.zeros((NUM_ENVS, 1, *SHAPE))))
-    np.testing.assert_array_equal(replay.arrays()["reward"], block(0, 4).reward)
+    np.testing.assert_array_equal(arrays(replay).reward, block(0, 4).reward)
     with pytest.raises(ValueError, match=r"capacity: got 0"):
         kind.empty(NUM_ENVS, 0, SHAPE, np.uint8, 2, 1)
 

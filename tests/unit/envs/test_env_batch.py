@@ -1,4 +1,4 @@
-"""Fleets by name, and other people's environments with all that can be wrong with them."""
+"""Batches by name, and other people's environments with all that can be wrong with them."""
 
 import gymnasium
 import numpy as np
@@ -48,20 +48,20 @@ class Counter(gymnasium.Env):
         return self._observe(), reward, self.count >= self.length, False, info
 
 
-def fleet_of(*envs, mode=AutoresetMode.NEXT_STEP, **options):
+def batch_of(*envs, mode=AutoresetMode.NEXT_STEP, **options):
     vector = SyncVectorEnv([lambda env=env: env for env in envs], autoreset_mode=mode)
     return GymnasiumBatch(vector, **{"budgets": [1.0], "num_decisions": 3, **options})
 
 
-def played(fleet, num_ticks):
-    arrivals = [fleet.reset(0)]
-    arrivals += [fleet.step(np.ones((fleet.num_envs, 2))) for _ in range(num_ticks)]
-    return [np.stack(field) for field in list(zip(*arrivals, strict=True))[:5]]
+def played(batch, num_ticks):
+    time_steps = [batch.reset(0)]
+    time_steps += [batch.step(np.ones((batch.num_envs, 2))) for _ in range(num_ticks)]
+    return [np.stack(field) for field in list(zip(*time_steps, strict=True))[:5]]
 
 
 def test_environments_may_end_at_different_times():
     """Episodes of 2 and 3 decisions have 3 and 4 rows."""
-    view, reward, costs, is_first, is_last = played(fleet_of(Counter(2), Counter(3)), 7)
+    view, reward, costs, is_first, is_last = played(batch_of(Counter(2), Counter(3)), 7)
     np.testing.assert_array_equal(view[:, 0, 1], [0, 1, 2, 0, 1, 2, 0, 1])
     np.testing.assert_array_equal(view[:, 1, 1], [0, 1, 2, 3, 0, 1, 2, 3])
     np.testing.assert_array_equal(view[:, 0, 0], [0, 0, 0, 1, 1, 1, 2, 2])
@@ -74,7 +74,7 @@ def test_environments_may_end_at_different_times():
 @pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.DISABLED])
 def test_modes_agree_where_episodes_end_together(mode):
     """A time limit: the final observation is seen, the first too, and no step is taken in between."""
-    runs = (played(fleet_of(Counter(), Counter(), mode=each), 9) for each in (AutoresetMode.NEXT_STEP, mode))
+    runs = (played(batch_of(Counter(), Counter(), mode=each), 9) for each in (AutoresetMode.NEXT_STEP, mode))
     for expected, got in zip(*runs, strict=True):
         np.testing.assert_array_equal(got, expected)
 
@@ -83,7 +83,7 @@ def test_modes_agree_where_episodes_end_together(mode):
 def test_nothing_is_lost_where_episodes_do_not_end_together(mode):
     """Environment 0 ends at 3. Its next first row comes after a step that pays 1, added to the 2 of the row after."""
     first = Counter(3)
-    view, reward, costs, is_first, is_last = played(fleet_of(first, Counter(5), mode=mode), 7)
+    view, reward, costs, is_first, is_last = played(batch_of(first, Counter(5), mode=mode), 7)
     np.testing.assert_array_equal(view[:, 0], [[0, 0], [0, 1], [0, 2], [0, 3], [1, 1], [1, 2], [1, 3], [2, 1]])
     np.testing.assert_array_equal(reward[:, 0], [0, 1, 2, 3, 0, 1 + 2, 3, 0])
     np.testing.assert_allclose(costs[:, 0, 0], reward[:, 0] / 10.0, rtol=1e-6)
@@ -96,39 +96,39 @@ def test_nothing_is_lost_where_episodes_do_not_end_together(mode):
 
 
 def test_an_episode_of_one_step_needs_next_step():
-    fleet = fleet_of(Counter(1), Counter(5), mode=AutoresetMode.SAME_STEP)
+    batch = batch_of(Counter(1), Counter(5), mode=AutoresetMode.SAME_STEP)
     with pytest.raises(ValueError, match=r"environment 0 ended with the step that began it.*NEXT_STEP"):
-        played(fleet, 3)
+        played(batch, 3)
 
 
 def test_actions_are_stretched_to_their_bounds():
     env = Counter()
-    fleet = fleet_of(env)
-    fleet.reset(0)
-    fleet.step([[0.5, -1.0]])
-    fleet.step([[-7.0, 0.0]])
+    batch = batch_of(env)
+    batch.reset(0)
+    batch.step([[0.5, -1.0]])
+    batch.step([[-7.0, 0.0]])
     # -2 + 4 * 0.75 and 0; clipped to -1, hence -2, and the middle of [0, 1].
     np.testing.assert_array_equal(env.actions, [[1.0, 0.0], [-2.0, 0.5]])
     assert env.actions[0].dtype == np.float32
 
 
 def test_several_costs_are_several_constraints():
-    fleet = fleet_of(Counter(), cost_names=("late", "cost"), budgets=(3.0, 1.0))
-    _, _, costs, _, _ = played(fleet, 2)
+    batch = batch_of(Counter(), cost_names=("late", "cost"), budgets=(3.0, 1.0))
+    _, _, costs, _, _ = played(batch, 2)
     np.testing.assert_allclose(costs[:, 0], [[0.0, 0.0], [1.0, 0.1], [1.0, 0.2]], rtol=1e-6)
-    assert fleet.spec.budgets == (3.0, 1.0)
+    assert batch.spec.budgets == (3.0, 1.0)
     with pytest.raises(ValueError, match=r"budgets: got \[1.0\], expected one for each of the costs \['late', "):
-        fleet_of(Counter(), cost_names=("late", "cost"))
+        batch_of(Counter(), cost_names=("late", "cost"))
 
 
 def test_a_cost_is_named_once():
     """Named twice it would count twice, in the certificate's episodes too."""
     with pytest.raises(ValueError, match=r"cost_names: got \['cost', 'late', 'cost'\], expected each cost once"):
-        fleet_of(Counter(), cost_names=("cost", "late", "cost"), budgets=(1.0, 1.0, 1.0))
+        batch_of(Counter(), cost_names=("cost", "late", "cost"), budgets=(1.0, 1.0, 1.0))
     with pytest.raises(ValueError, match=r"cost_names: got \['cost', 'cost'\]"):
         make_envs("Pendulum-v1", 2, observation="state", budget=1.0, cost_names=["cost", "cost"])
     with pytest.raises(ValueError, match=r"cost_names: got 'cost', expected a list of names; write \['cost'\]"):
-        fleet_of(Counter(), cost_names="cost")
+        batch_of(Counter(), cost_names="cost")
 
 
 FAULTS = {
@@ -151,35 +151,35 @@ FAULTS = {
 def test_a_faulty_environment_is_named(name, mode):
     """The second step of the second environment is at fault; the tick before it is fine."""
     faults, message = FAULTS[name]
-    fleet = fleet_of(Counter(), Counter(**faults), mode=mode)
-    played(fleet, 1)
+    batch = batch_of(Counter(), Counter(**faults), mode=mode)
+    played(batch, 1)
     with pytest.raises(ValueError, match=message):
-        fleet.step(np.zeros((2, 2)))
+        batch.step(np.zeros((2, 2)))
 
 
 def test_a_fault_in_the_last_step_is_seen():
     """With SAME_STEP what the last step brought is put aside in final_obs and final_info."""
     for faults, message in (FAULTS["NaN vector"], FAULTS["NaN cost"]):
-        fleet = fleet_of(Counter(3), Counter(2, **faults), mode=AutoresetMode.SAME_STEP)
+        batch = batch_of(Counter(3), Counter(2, **faults), mode=AutoresetMode.SAME_STEP)
         with pytest.raises(ValueError, match=message):
-            played(fleet, 2)
-    fleet = fleet_of(Counter(3), Counter(2, observation=np.zeros(3, np.float32)), mode=AutoresetMode.SAME_STEP)
+            played(batch, 2)
+    batch = batch_of(Counter(3), Counter(2, observation=np.zeros(3, np.float32)), mode=AutoresetMode.SAME_STEP)
     with pytest.raises(
         ValueError, match=r"at tick 2 are float32 of shape \(1, 3\), expected float32 of shape \(1, 2\)"
     ):
-        played(fleet, 2)
-    fleet = fleet_of(Counter(3), Counter(2, info={"cost": None}), mode=AutoresetMode.SAME_STEP)
+        played(batch, 2)
+    batch = batch_of(Counter(3), Counter(2, info={"cost": None}), mode=AutoresetMode.SAME_STEP)
     with pytest.raises(ValueError, match=r"environment 1 at tick 2 has no 'cost'.*There are \['late'\]"):
-        played(fleet, 2)
+        played(batch, 2)
 
 
 def test_pixels_that_are_no_bytes():
     image = {"dtype": np.uint8, "shape": (4, 4, 3)}
-    fleet = fleet_of(Counter(**image), Counter(**image, observation=np.full((4, 4, 3), np.nan)))
-    assert (fleet.spec.observation_shape, fleet.observation_dtype) == ((4, 4, 3), np.uint8)
-    played(fleet, 1)
+    batch = batch_of(Counter(**image), Counter(**image, observation=np.full((4, 4, 3), np.nan)))
+    assert (batch.spec.observation_shape, batch.observation_dtype) == ((4, 4, 3), np.uint8)
+    played(batch, 1)
     with pytest.raises(ValueError, match=r"step\(\) failed at tick 2.*uint8"):
-        fleet.step(np.zeros((2, 2)))
+        batch.step(np.zeros((2, 2)))
 
 
 class Broken(Counter):
@@ -207,15 +207,15 @@ class Broken(Counter):
 
 @pytest.fixture
 def broken():
-    """Makes a fleet of two such environments by their id."""
+    """Makes a batch of two such environments by their id."""
 
-    def _fleet(mode="sync", repeat=1, **options):
+    def _batch(mode="sync", repeat=1, **options):
         gymnasium.registry.pop("test/Broken-v0", None)
         gymnasium.register("test/Broken-v0", Broken, kwargs=options, disable_env_checker=True)
         asked = {"observation": "state", "budget": 1.0, "num_decisions": 3, "action_repeat": repeat}
         return make_envs("test/Broken-v0", 2, vectorization_mode=mode, **asked)
 
-    yield _fleet
+    yield _batch
     gymnasium.registry.pop("test/Broken-v0", None)
 
 
@@ -305,11 +305,11 @@ def sparing():
 
 
 def test_a_whole_0_does_not_cut_another_environments_cost(sparing):
-    """Gymnasium makes an array of the type of the first environment's cost; a fleet by name makes them floats."""
+    """Gymnasium makes an array of the type of the first environment's cost; a batch by name makes them floats."""
     seed = next(seed for seed in range(9) if environment_seeds(seed, 2)[0] % 2 == 0)
-    fleet = make_envs(sparing, 2, observation="state", budget=1.0, num_decisions=3)
-    fleet.reset(seed)
-    np.testing.assert_array_equal(fleet.step(np.zeros((2, 2))).costs[:, 0], np.float32([0.0, 0.7]))
+    batch = make_envs(sparing, 2, observation="state", budget=1.0, num_decisions=3)
+    batch.reset(seed)
+    np.testing.assert_array_equal(batch.step(np.zeros((2, 2))).costs[:, 0], np.float32([0.0, 0.7]))
     own = GymnasiumBatch(gymnasium.make_vec(sparing, num_envs=2), budgets=[1.0], num_decisions=3)
     own.reset(seed)
     with pytest.raises(
@@ -320,10 +320,10 @@ def test_a_whole_0_does_not_cut_another_environments_cost(sparing):
 
 @pytest.mark.parametrize("value", ["much", True, 1j, np.array([0.1])], ids=repr)
 def test_costs_of_a_vector_are_real_numbers(value):
-    fleet = fleet_of(*(Counter(info={"cost": value}) for _ in range(2)))
-    played(fleet, 1)
+    batch = batch_of(*(Counter(info={"cost": value}) for _ in range(2)))
+    played(batch, 1)
     with pytest.raises(ValueError, match=r"the cost 'cost' at tick 2 is .*; expected real numbers of shape \(2,\)"):
-        fleet.step(np.zeros((2, 2)))
+        batch.step(np.zeros((2, 2)))
 
 
 class OwnVector(gymnasium.vector.VectorEnv):
@@ -345,28 +345,28 @@ class OwnVector(gymnasium.vector.VectorEnv):
 
 @pytest.mark.parametrize("wrong", [np.zeros((2, 3)), np.zeros((2, 2), np.float32)], ids=["shape", "dtype"])
 def test_observations_are_as_declared(wrong):
-    fleet = GymnasiumBatch(OwnVector([np.zeros((2, 2)), wrong]), budgets=[1.0], num_decisions=3)
-    assert fleet.observation_dtype == np.float32
-    assert fleet.reset(0).view.dtype == np.float32
+    batch = GymnasiumBatch(OwnVector([np.zeros((2, 2)), wrong]), budgets=[1.0], num_decisions=3)
+    assert batch.observation_dtype == np.float32
+    assert batch.reset(0).view.dtype == np.float32
     with pytest.raises(ValueError, match=r"at tick 1 are float\d+ of shape \(2, [23]\), expected float64 of"):
-        fleet.step(np.zeros((2, 1)))
+        batch.step(np.zeros((2, 1)))
 
 
 def test_a_reward_for_each_environment():
     vector = OwnVector([np.zeros((2, 2)), np.zeros((2, 2))], reward=[[0.0], [0.0]])
-    fleet = GymnasiumBatch(vector, budgets=[1.0], num_decisions=3)
-    fleet.reset(0)
+    batch = GymnasiumBatch(vector, budgets=[1.0], num_decisions=3)
+    batch.reset(0)
     with pytest.raises(ValueError, match=r"the shape of reward at tick 1 is \(2, 1\), expected \(2,\)"):
-        fleet.step(np.zeros((2, 1)))
+        batch.step(np.zeros((2, 1)))
 
 
 @pytest.mark.parametrize("is_over", [(np.nan, 0.0), ("no", "no"), (0, 1), False], ids=repr)
 def test_an_ending_is_true_or_false(is_over):
     vector = OwnVector([np.zeros((2, 2)), np.zeros((2, 2))], is_over=is_over)
-    fleet = GymnasiumBatch(vector, budgets=[1.0], num_decisions=3)
-    fleet.reset(0)
+    batch = GymnasiumBatch(vector, budgets=[1.0], num_decisions=3)
+    batch.reset(0)
     with pytest.raises(ValueError, match=r"the terminations at tick 1 are .*, expected bool of shape \(2,\)"):
-        fleet.step(np.zeros((2, 1)))
+        batch.step(np.zeros((2, 1)))
 
 
 class Worker:
@@ -389,16 +389,16 @@ def test_a_dead_worker_is_named_and_nobody_waits_for_it(error):
         def close_extras(self, **options):
             raise AssertionError("waits for ever")
 
-    fleet = GymnasiumBatch(Deserted([np.zeros((2, 2))]), budgets=[1.0], num_decisions=3)
-    fleet.reset(0)
+    batch = GymnasiumBatch(Deserted([np.zeros((2, 2))]), budgets=[1.0], num_decisions=3)
+    batch.reset(0)
     with pytest.raises(ValueError, match=r"a worker process ended in step\(\) at tick 1.*=sync") as raised:
-        fleet.step(np.zeros((2, 1)))
+        batch.step(np.zeros((2, 1)))
     assert raised.value.__cause__ is error
-    fleet.close()
+    batch.close()
     assert all(worker.is_terminated for worker in Deserted.processes)
 
 
-def test_what_cannot_be_a_fleet():
+def test_what_cannot_be_a_batch():
     with pytest.raises(ValueError, match=r"no time limit to take it from; give one"):
         GymnasiumBatch(OwnVector([]), budgets=[1.0])
     with pytest.raises(ValueError, match=r"metadata has no 'autoreset_mode'"):
@@ -436,24 +436,24 @@ def test_an_action_is_held_until_the_episode_ends():
         assert env.step(np.zeros(2))[4] == expected
 
 
-def test_fleets_by_name():
+def test_batches_by_name():
     state = {"observation": "state"}
-    fleet = make_envs("cartpole_swingup", 2, task="keep_down", budget=7.0, **state)
-    assert isinstance(fleet, ProblemBatch)
-    assert (fleet.task, fleet.spec.budgets, fleet.spec.action_repeat, fleet.spec.num_decisions) == (
+    batch = make_envs("cartpole_swingup", 2, task="keep_down", budget=7.0, **state)
+    assert isinstance(batch, ProblemBatch)
+    assert (batch.task, batch.spec.budgets, batch.spec.action_repeat, batch.spec.num_decisions) == (
         "keep_down",
         (7.0,),
         2,
         500,
     )
-    fleet = make_envs("CartpoleSwingupSparse", 2, image_size=8)
-    assert isinstance(fleet, ProblemBatch)
-    assert (fleet.task, fleet.spec.observation_shape) == ("swing_up_sparse", (8, 8, 3))
+    batch = make_envs("CartpoleSwingupSparse", 2, image_size=8)
+    assert isinstance(batch, ProblemBatch)
+    assert (batch.task, batch.spec.observation_shape) == ("swing_up_sparse", (8, 8, 3))
     for name in ("DoggoPressButtonsSparse", "actsafe/DoggoPressButtonsSparse-v0"):
-        fleet = make_envs(name, 2, **state)
-        assert isinstance(fleet, SafetyGymBatch)
-        assert (fleet.name, fleet.spec.budgets, fleet.spec.action_repeat) == ("DoggoPressButtonsSparse", (25.0,), 2)
-        assert (fleet.spec.num_decisions, fleet.num_envs, fleet.spec.action_dim) == (500, 2, 12)
+        batch = make_envs(name, 2, **state)
+        assert isinstance(batch, SafetyGymBatch)
+        assert (batch.name, batch.spec.budgets, batch.spec.action_repeat) == ("DoggoPressButtonsSparse", (25.0,), 2)
+        assert (batch.spec.num_decisions, batch.num_envs, batch.spec.action_dim) == (500, 2, 12)
 
 
 @pytest.mark.parametrize(
@@ -479,12 +479,12 @@ def test_what_nothing_can_be_learned_from_is_refused_when_it_is_made(shape, mess
 
 def test_a_gymnasium_id_with_a_time_limit():
     """200 steps in decisions of 3 are 67; gravity does not cost, which an agent with a budget cannot use."""
-    fleet = make_envs("Pendulum-v1", 2, observation="state", budget=(1.0, 2.0), cost_names=("a", "b"), action_repeat=3)
-    assert (fleet.spec.num_decisions, fleet.spec.action_repeat, fleet.spec.budgets) == (67, 3, (1.0, 2.0))
-    fleet.reset(0)
+    batch = make_envs("Pendulum-v1", 2, observation="state", budget=(1.0, 2.0), cost_names=("a", "b"), action_repeat=3)
+    assert (batch.spec.num_decisions, batch.spec.action_repeat, batch.spec.budgets) == (67, 3, (1.0, 2.0))
+    batch.reset(0)
     with pytest.raises(ValueError, match=r"Pendulum-v1: info of environment 0 at tick 1 has no 'a'"):
-        fleet.step(np.zeros((2, 1)))
-    fleet.close()
+        batch.step(np.zeros((2, 1)))
+    batch.close()
 
 
 @pytest.mark.parametrize(

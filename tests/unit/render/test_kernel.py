@@ -1,14 +1,19 @@
-"""The ways to draw on an accelerator, run on the CPU, against every geom held against every pixel."""
+"""The ways to draw, run on the CPU, against every geom held against every pixel."""
 
 import functools
+import sys
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from actsafe.render import dense, kernel, raycast
+from actsafe.render import kernel, raycast
 from actsafe.render.scene import Floor, Light, Scene, View
+
+sys.path.insert(0, str(Path(__file__).parent))
+import dense_drawing
 
 SIZE = {"width": 20, "height": 18}
 """Neither is a whole number of tiles."""
@@ -32,7 +37,8 @@ SCENES = {
 }
 
 WAYS = {
-    "dense": functools.partial(raycast._frame, dense),
+    "dense": functools.partial(raycast._frame, how=dense_drawing),
+    "windows": raycast._frame,
     "kernel": functools.partial(kernel.frame, interpret=True),
 }
 
@@ -72,6 +78,7 @@ def frames(way, scene, samples, views):
         ("kernel", "blended", 4),
         ("kernel", "lamp, no mirror", 1),
         ("kernel", "no floor", 1),
+        ("windows", "blended", 1),
     ],
 )
 def test_all_ways_draw_the_same_pictures(way, scene, samples):

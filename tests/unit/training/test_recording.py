@@ -101,7 +101,7 @@ def test_what_was_said_of_decisions_is_counted_by_hand():
 
 
 def epoch_of(outcomes, evaluations=None) -> Epoch:
-    """An epoch of one seed in which so many steps and updates were done, and nothing was measured."""
+    """An epoch of one seed with these numbers of steps and updates, in which nothing was measured."""
     state = TrainState(None, None, False, True, np.int32(40), np.int32(5))
     told = ([outcomes] if outcomes else [], evaluations or {}, [{}])
     return Epoch(3, state, None, Phase.EXPANSION, Role.EXPLORATION, *told, {}, 40, 5, {})

@@ -14,9 +14,10 @@ from actsafe.envs.spec import EnvSpec
 from actsafe.evidence.ledger import LedgerRow
 from actsafe.training import run as run_folder
 from actsafe.training import storage
+from actsafe.training.epochs import MANIFEST, UnitRecord
 from actsafe.training.locking import locked
 from actsafe.training.presets import tiny
-from actsafe.training.run import MANIFEST, RunFolder, UnitRecord
+from actsafe.training.run import RunFolder
 from actsafe.training.storage import StorageError, file_sha256, replacing, write_folder, write_json, write_text
 
 SPEC = EnvSpec("pendulum", (2,), 1, ("cost",), (0.0,), 50)
@@ -372,7 +373,7 @@ def test_names_in_a_manifest_lead_nowhere_else(run, name, tmp_path):
     with pytest.raises(StorageError, match=r"damaged"):
         run.read_part(2, "checkpoint", LIKE)
     with pytest.raises(StorageError, match=r"damaged"):
-        run._checked(2, name)
+        run._unit(2).checked(name)
 
 
 def test_a_linked_file_is_refused(run, tmp_path):

@@ -13,7 +13,7 @@ LIDAR_RANGE = 5.0
 """Metres beyond which nothing is seen."""
 
 Numbers, Indices = npt.NDArray[np.float64], npt.NDArray[np.intp]
-EnvSpec = tuple[Numbers, Indices]
+LidarPoints = tuple[Numbers, Indices]
 """Where the things that a robot's lidars see are in its frame (point, 2), and which lidar sees each."""
 
 
@@ -22,7 +22,7 @@ def num_features(robot: Robot) -> int:
     return NUM_LIDARS * NUM_BINS + robot.num_sensed
 
 
-def state_vectors(robot: Robot, surroundings: Sequence[EnvSpec], sensor_data: Numbers) -> Numbers:
+def state_vectors(robot: Robot, surroundings: Sequence[LidarPoints], sensor_data: Numbers) -> Numbers:
     """What robots of one kind observe (robot, feature): computed together, each row as it is alone."""
     counts = [len(groups) for _, groups in surroundings]
     offsets, groups = (np.concatenate(part) for part in zip(*surroundings, strict=True))

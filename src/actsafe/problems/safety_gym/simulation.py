@@ -12,7 +12,7 @@ import numpy.typing as npt
 from actsafe.problems.safety_gym import layout
 from actsafe.problems.safety_gym.anatomy import BUTTON_SHIFT, HAZARD_BIT, PILLAR_BIT, VASE_BIT, Anatomy, anatomy_of
 from actsafe.problems.safety_gym.objects import GREEN, HAZARD_RADIUS, PINK
-from actsafe.problems.safety_gym.observation import EnvSpec, offsets_from, state_vectors
+from actsafe.problems.safety_gym.observation import LidarPoints, offsets_from, state_vectors
 from actsafe.problems.safety_gym.physics import MjData, MjModel, mujoco
 from actsafe.problems.safety_gym.rules import Place
 from actsafe.problems.safety_gym.settings import SafetyGymSettings
@@ -45,7 +45,7 @@ class Outcome(NamedTuple):
 
 NOTHING = Outcome(0.0, 0.0, (0, 0, 0), 0)
 BROKEN = Outcome(BROKEN_REWARD, 1.0, (0, 0, 0), 0)
-"""Fails closed: whoever does not know where the robot is takes it for unsafe."""
+"""Fails closed: where the robot is no longer known it counts as unsafe."""
 
 
 def total(outcomes: Sequence[Outcome]) -> Outcome:
@@ -226,7 +226,7 @@ class Simulation:
         mujoco.mj_forward(self.model, self.data)
         self.data.qacc_warmstart[:] = warm_start
 
-    def surroundings(self) -> EnvSpec:
+    def surroundings(self) -> LidarPoints:
         """What the lidars see."""
         return offsets_from(self.data, self.anatomy.robot_body, self.seen_bodies), self.seen_groups
 

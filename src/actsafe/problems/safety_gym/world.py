@@ -31,7 +31,7 @@ _FIXTURES = """
 
 @functools.lru_cache(maxsize=32)
 def compile_world(robot: Robot, drive: Drive, instances: Instances, is_sleeping: bool) -> MjModel:
-    """The compiled model, shared by whoever asks for the same one: copy it before changing it."""
+    """The compiled model, shared by all that ask for the same one: copy it before changing it."""
     return mujoco.MjModel.from_xml_string(world_xml(robot, drive, instances, is_sleeping))
 
 

@@ -1,4 +1,4 @@
-"""Every geom against every pixel: how an accelerator likes it."""
+"""Every geom held against every pixel: the plain way to draw, which `windows` and the kernel are compared with."""
 
 import jax
 import jax.numpy as jnp
@@ -9,9 +9,14 @@ from actsafe.render.layers import Image, Keys, Look
 from actsafe.render.shade import Lit
 
 
+def members(group: Group, geoms: Geoms) -> Geoms:
+    """The geoms of a group."""
+    return jax.tree.map(lambda leaf: leaf[group.start : group.stop], geoms)
+
+
 def nearest(look: Look, group: Group, geoms: Geoms, keys: Keys) -> Keys:
     """`keys`, or those of nearer geoms of the group."""
-    hits = jax.vmap(lambda geom: look.hits(group.kind, geom, look.lens.pixels))(group.of(geoms))
+    hits = jax.vmap(lambda geom: look.hits(group.kind, geom, look.lens.pixels))(members(group, geoms))
     return jnp.minimum(keys, jnp.min(hits, axis=0))
 
 
@@ -26,7 +31,7 @@ def paint(look: Look, group: Group, geoms: Geoms, keys: Keys, image: Image) -> I
         return is_nearest, tone, scattered, white
 
     # At most one is nearest: sums choose. Light and colour apart, so that light is not computed once per channel.
-    is_nearest, tone, scattered, white = jax.vmap(part)(group.of(geoms))
+    is_nearest, tone, scattered, white = jax.vmap(part)(members(group, geoms))
     colour = tone.sum(axis=0) * scattered.sum(axis=0)[None] + white.sum(axis=0)[None]
     return jnp.where(jnp.any(is_nearest, axis=0)[None], jnp.clip(colour, 0.0, 1.0), image)
 
@@ -46,7 +51,7 @@ def blend(look: Look, groups: tuple[Group, ...], geoms: Geoms, keys: Keys, image
             scattered, white = (jnp.broadcast_to(part, cover.shape) for part in light)
             return cover, scattered, white
 
-        layers.append(jax.vmap(layer)(group.of(geoms)))
+        layers.append(jax.vmap(layer)(members(group, geoms)))
     cover, *light = (jnp.concatenate(parts) for parts in zip(*layers, strict=True))
     first = groups[0].start
     colour = jax.vmap(lambda tone, *light: Lit(*light).on(tone))(geoms.colour[first:, :3], *light)
