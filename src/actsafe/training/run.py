@@ -291,7 +291,6 @@ class RunFolder:
             )
 
 
-
 def require_run(path: Path) -> None:
     """Raise `StorageError` unless the folder is a run."""
     if not (path / CONFIG).is_file():
