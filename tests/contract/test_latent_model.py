@@ -30,6 +30,10 @@ class Linear(eqx.Module):
     def num_features(self):
         return self.head.weight.shape[0]
 
+    @property
+    def num_members(self):
+        return self.members.weight.shape[0]
+
     def encode(self, observations):
         return observations
 
@@ -51,6 +55,9 @@ class Linear(eqx.Module):
 
     def imagine(self, latent, action, draws):
         return {"seen": self.imagine_each(latent, action, draws)["seen"][draws, jnp.arange(len(draws))]}
+
+    def follow(self, latent, action, key):
+        return {"seen": self.members(jnp.concatenate([latent["seen"], action], axis=-1))}
 
     def disagreement(self, latent, action):
         means = self.imagine_each(latent, action, None)["seen"]
@@ -119,6 +126,9 @@ def test_shapes(name, key):
     embedding = model.encode(jnp.ones((6, 3), jnp.float32))
     assert jax.tree.map(jnp.shape, model.step(latent, action, embedding, jnp.ones(6, bool), key)) == like
     assert {leaf.shape[:2] for leaf in jax.tree.leaves(model.imagine_each(latent, action, one))} == {(2, 6)}
+    own, acting = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), (latent, action))
+    assert model.num_members == 2
+    assert jax.tree.map(jnp.shape, model.follow(own, acting, key)) == jax.tree.map(jnp.shape, own)
     assert model.disagreement(latent, action).epistemic_var.shape[0] == 6
     assert model.features(latent).shape == (6, model.num_features)
     assert model.outcome(model.features(latent)).costs.shape == (6, 1)

@@ -90,6 +90,11 @@ class LatentModel(Protocol):
         """Size of `features`."""
         ...
 
+    @property
+    def num_members(self) -> int:
+        """Members of the ensemble."""
+        ...
+
     def encode(self, observations: Array) -> Float[Array, "row embedding"]:
         """What `step` needs of observations, row by row."""
         ...
@@ -123,6 +128,13 @@ class LatentModel(Protocol):
 
     def imagine_each(self, latent: Latent, action: Float[Array, "row action"], draws: Draws) -> Latent:
         """The same by every member of the ensemble: (member, row)."""
+        ...
+
+    def follow(self, latent: Latent, action: Float[Array, "member row action"], key: PRNGKeyArray) -> Latent:
+        """A draw of the states that follow, (member, row), where each member advances rows of its own.
+
+        The noise is independent for all rows of all members.
+        """
         ...
 
     def disagreement(self, latent: Latent, action: Float[Array, "row action"]) -> Disagreement:

@@ -17,7 +17,13 @@ from actsafe.models.rssm.decoder import Upsampling, kernel_sizes
 from actsafe.models.rssm.elbo import balanced_kl, kl_divergence, squared_error
 from actsafe.models.rssm.encoder import LAYOUT, ImageEncoder
 from actsafe.models.rssm.states import Gaussian, State
-from actsafe.models.rssm.world_model import WorldModel, WorldModelSettings, predict_video, require_learnable
+from actsafe.models.rssm.world_model import (
+    ImaginationDraws,
+    WorldModel,
+    WorldModelSettings,
+    predict_video,
+    require_learnable,
+)
 from actsafe.objectives.uncertainty import Disagreement, EpistemicNorm
 
 SMALL = WorldModelSettings(
@@ -193,6 +199,24 @@ def test_a_member_is_equinoxs_gru(key):
         inputs = jnp.concatenate([state.stochastic, action], axis=-1) @ priors.entry.weight[member]
         expected = jax.vmap(gru)(jax.nn.elu(inputs + priors.entry.bias[member][None]), state.deterministic)
         np.testing.assert_allclose(deterministic[member], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_members_follow_rows_of_their_own(key):
+    """Row r of member i becomes f^i's draw alone: as one member's priors say, with the noise of its place."""
+    model = make_model(key)
+    state_key, action_key, key = jax.random.split(key, 3)
+    latent = State(*(jax.random.normal(state_key, (3, 5, size), jnp.float32) for size in (8, 4)))
+    action = jax.random.normal(action_key, (3, 5, 2), jnp.float32)
+    found = jax.jit(lambda latent: model.follow(latent, action, key))(latent)
+    noise = jax.random.normal(key, (3, 5, 4), jnp.float32)
+    for member in range(model.num_members):
+        own = jax.tree.map(lambda leaf, member=member: leaf[member], latent)
+        draws = ImaginationDraws(noise[member], jnp.zeros(5, jnp.int32))
+        expected = jax.tree.map(
+            lambda leaf, member=member: leaf[member], model.imagine_each(own, action[member], draws)
+        )
+        np.testing.assert_allclose(found.deterministic[member], expected.deterministic, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(found.stochastic[member], expected.stochastic, rtol=1e-5, atol=1e-6)
 
 
 def test_filtering_at_once_equals_filtering_step_by_step(key):

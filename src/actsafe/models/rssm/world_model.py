@@ -141,6 +141,10 @@ class WorldModel(eqx.Module):
     def num_features(self) -> int:
         return self.cell.deterministic_size + self.cell.stochastic_size
 
+    @property
+    def num_members(self) -> int:
+        return self.cell.num_members
+
     def encode(self, observations: Array) -> Float[Array, "row embedding"]:
         return self.encoder(observations)
 
@@ -192,6 +196,12 @@ class WorldModel(eqx.Module):
         """{s^p_{t+1}}, all with the same noise."""
         deterministic, priors = self.cell.predict(latent, action)
         return State(deterministic, priors.sample(draws.noise[None]).astype(deterministic.dtype))
+
+    def follow(self, latent: State, action: Float[Array, "member row action"], key: PRNGKeyArray) -> State:
+        """s_{t+1} ~ f^i(s_t, a_t) for the rows of each member i: one product per layer for all members and rows."""
+        deterministic, priors = self.cell.priors(latent, action)
+        noise = jax.random.normal(key, priors.mean.shape, jnp.float32)
+        return State(deterministic, priors.sample(noise).astype(deterministic.dtype))
 
     def disagreement(self, latent: State, action: Float[Array, "row action"]) -> Disagreement:
         """σ_n² = Var({s^p_{t+1}}), of the members' means: paper, appendix B.2."""
