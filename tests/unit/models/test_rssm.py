@@ -93,6 +93,43 @@ def test_balance_and_free_nats():
     assert float(loss(2.0, True, 3.0)) == pytest.approx(3.0)
 
 
+@pytest.mark.parametrize(("free_nats", "at_floor"), [(0.0, 0.0), (1e3, 1.0)])
+def test_a_batch_at_the_floor_says_so_and_teaches_the_prior_nothing(free_nats, at_floor, key):
+    model = make_model(key, settings=dataclasses.replace(SMALL, free_nats=free_nats))
+    # Without outcomes, which reach the priors through the states that they lead to, the KL alone is left.
+    rows = rows_of(key)._replace(is_first=jnp.ones((2, 5), bool))
+    gradient, (_, parts) = jax.jit(lambda model: jax.grad(lambda m: m.loss(rows, key), has_aux=True)(model))(model)
+    assert parts["kl_at_floor"] == at_floor
+    assert np.any(gradient.cell.priors.out.weight) == (at_floor == 0.0)
+
+
+def begun(key, member_noise_on, member_noise=1.0):
+    settings = dataclasses.replace(SMALL, member_noise_on=member_noise_on, member_noise=member_noise)
+    return make_model(key, settings=settings).cell.priors
+
+
+def test_noise_on_linear_layers_leaves_the_gru_the_same_in_all_members(key):
+    everywhere, linear = begun(key, "all"), begun(key, "linear")
+    for name in ("entry", "hidden", "out"):
+        np.testing.assert_array_equal(getattr(linear, name).weight, getattr(everywhere, name).weight)
+    # What all members share is what they have without noise.
+    shared = begun(key, "all", member_noise=0.0)
+    for of in (lambda p: p.gates_from_entry.weight, lambda p: p.gates_from_state, lambda p: p.candidate_bias):
+        np.testing.assert_allclose(of(linear), of(shared), rtol=1e-5, atol=1e-7)
+        assert not np.allclose(of(everywhere)[0], of(everywhere)[1])
+
+
+def test_independent_members_share_nothing(key):
+    """Every weight in ±1/√inputs, as a layer of its own has, and no correlation between members."""
+    priors = begun(key, "independent", member_noise=7.0)
+    for weight in (priors.entry.weight, priors.gates_from_entry.weight, priors.gates_from_state, priors.hidden.weight):
+        assert np.abs(weight).max() <= 1 / np.sqrt(weight.shape[1])
+        correlations = np.corrcoef(np.reshape(weight, (3, -1)))[np.triu_indices(3, 1)]
+        assert np.abs(correlations).max() < 0.5
+    shared = begun(key, "all", member_noise=0.3).gates_from_state
+    assert np.corrcoef(np.reshape(shared, (3, -1)))[0, 1] > 0.8
+
+
 def test_squared_error_by_hand():
     # ½ (1² + 2²) = 2.5 for the first row, 0 for the second.
     np.testing.assert_allclose(squared_error(jnp.array([[1.0, 2.0], [0.0, 0.0]]), jnp.zeros((2, 2))), [2.5, 0.0])

@@ -8,13 +8,19 @@ Paper, section 4.3, "From CMDPs to visual control": the RSSM of Hafner et al. (2
 its priors.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from actsafe.models.networks import Dense, aligned
 from actsafe.models.rssm.states import Gaussian, State
+
+
+MEMBER_NOISE = ("all", "linear", "independent")
+"""How members may begin apart."""
 
 
 class Priors(eqx.Module):
@@ -82,30 +88,37 @@ class Cell(eqx.Module):
         action: int,
         num_members: int,
         member_noise: float,
+        member_noise_on: str = "all",
         key: PRNGKeyArray,
     ) -> "Cell":
-        """Members start from one set of weights W, each with noise of std `member_noise` · std(W) of its own."""
+        """Members start from one set of weights W, each with noise of std `member_noise` · std(W) of its own.
+
+        `member_noise_on` is one of `MEMBER_NOISE`: "all" weights; "linear" for the layers outside the GRU, whose
+        weights then are the same in all members; or "independent", where every member draws a W of its own, without
+        further noise.
+        """
         keys = jax.random.split(key, 8)
-        from_state = Dense.create(deterministic, 3 * deterministic, keys[2])
-        common = (
-            Dense.create(stochastic + action, hidden, keys[0]),
-            Dense.create(hidden, 3 * deterministic, keys[1]),
-            from_state.weight,
-            from_state.bias[:deterministic],
-            Dense.create(deterministic, hidden, keys[3]),
-            Dense.create(hidden, 2 * stochastic, keys[4]),
-        )
-        leaves, structure = jax.tree.flatten(common)
-        noises = jax.random.split(keys[5], len(leaves))
-        spread = [
-            leaf[None]
-            + member_noise * jnp.std(leaf) * jax.random.normal(noise, (num_members, *leaf.shape), jnp.float32)
-            for leaf, noise in zip(leaves, noises, strict=True)
-        ]
+
+        def one(keys: Key[Array, " layer"]) -> Priors:
+            from_state = Dense.create(deterministic, 3 * deterministic, keys[2])
+            return Priors(
+                Dense.create(stochastic + action, hidden, keys[0]),
+                Dense.create(hidden, 3 * deterministic, keys[1]),
+                from_state.weight,
+                from_state.bias[:deterministic],
+                Dense.create(deterministic, hidden, keys[3]),
+                Dense.create(hidden, 2 * stochastic, keys[4]),
+            )
+
+        if member_noise_on == "independent":
+            each = jax.random.split(keys[5], num_members)
+            priors = jax.vmap(lambda own: one(jax.random.split(own, 5)))(each)
+        else:
+            priors = _spread(one(keys[:5]), num_members, member_noise, keys[5], is_gru_noisy=member_noise_on == "all")
         posterior = Posterior(
             Dense.create(deterministic + embedding, hidden, keys[6]), Dense.create(hidden, 2 * stochastic, keys[7])
         )
-        return cls(Priors(*jax.tree.unflatten(structure, spread)), posterior)
+        return cls(priors, posterior)
 
     @property
     def num_members(self) -> int:
@@ -129,3 +142,21 @@ class Cell(eqx.Module):
     ) -> tuple[Float[Array, "member row deterministic"], Gaussian]:
         """What every member expects to follow: {s^p_{t+1}}, paper, appendix B.2."""
         return self.priors(jax.tree.map(lambda leaf: leaf[None], state), action[None])
+
+
+def _spread(priors: Priors, num_members: int, member_noise: float, key: PRNGKeyArray, *, is_gru_noisy: bool) -> Priors:
+    """Members with the weights of `priors` and noise of their own, which the GRU's have too if `is_gru_noisy`."""
+    leaves, structure = jax.tree.flatten(priors)
+    spread = [
+        leaf[None] + member_noise * jnp.std(leaf) * jax.random.normal(noise, (num_members, *leaf.shape), jnp.float32)
+        for leaf, noise in zip(leaves, jax.random.split(key, len(leaves)), strict=True)
+    ]
+    noisy: Priors = jax.tree.unflatten(structure, spread)
+    if is_gru_noisy:
+        return noisy
+
+    def gru(priors: Priors) -> tuple[Any, ...]:
+        return priors.gates_from_entry, priors.gates_from_state, priors.candidate_bias
+
+    same = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf[None], (num_members, *leaf.shape)), gru(priors))
+    return eqx.tree_at(gru, noisy, same)

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from actsafe.data.rows import Rows
 from actsafe.models.base import Disagreement, Outcome
 from actsafe.models.networks import MLP
-from actsafe.models.rssm.cell import Cell
+from actsafe.models.rssm.cell import MEMBER_NOISE, Cell
 from actsafe.models.rssm.decoder import Decoder, ImageDecoder, VectorDecoder, kernel_sizes
 from actsafe.models.rssm.elbo import balanced_kl, squared_error
 from actsafe.models.rssm.encoder import Encoder, ImageEncoder, VectorEncoder
@@ -35,6 +35,9 @@ class WorldModelSettings:
     """Transition models in the ensemble."""
     member_noise: float = 1.0
     """How far apart the members begin, in std of the weights that they share."""
+    member_noise_on: str = "all"
+    """Where they begin apart. all: noise on all weights; linear: on those outside the GRU alone, as in the released
+    code; independent: every member draws weights of its own, and `member_noise` does not matter."""
     image_depth: int = 32
     """Channels of the first convolution; the others follow by doubling."""
     image_width: int = 1024
@@ -45,13 +48,17 @@ class WorldModelSettings:
     balance: float = 0.8
     """The share of the KL term that teaches the prior."""
     free_nats: float = 1.0
+    """A batch whose mean KL is at or below this many nats teaches the prior nothing of it: `kl_at_floor` is then 1."""
     kl_weight: float = 1.0
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value, least = getattr(self, field.name), 1 if field.type is int else 0
-            if not value >= least:
+            if field.type is not str and not value >= least:
                 raise ValueError(f"agent.model.{field.name} must be at least {least}, got {value}")
+        if self.member_noise_on not in MEMBER_NOISE:
+            known = ", ".join(MEMBER_NOISE)
+            raise ValueError(f"agent.model.member_noise_on must be one of {known}, got {self.member_noise_on!r}")
         if self.balance > 1:
             raise ValueError(f"agent.model.balance must lie between 0 and 1, got {self.balance}")
 
@@ -131,6 +138,7 @@ class WorldModel(eqx.Module):
             action=action_dim,
             num_members=settings.num_members,
             member_noise=settings.member_noise,
+            member_noise_on=settings.member_noise_on,
             key=cell_key,
         )
         return cls(
@@ -246,7 +254,8 @@ def total_loss(
 ) -> tuple[Float[Array, ""], tuple[State, dict[str, Array]]]:
     """The loss, the states, and the parts of the loss: means over all rows.
 
-    The first row of an episode has no reward and no cost to predict.
+    The first row of an episode has no reward and no cost to predict. `kl_at_floor` is 1 where the KL is at or below the
+    free nats, so that it has no gradient: its mean over updates is the share of batches that left the prior as it was.
     """
     counts = 1.0 - rows.is_first.ravel().astype(jnp.float32)
     num_counted = jnp.maximum(jnp.sum(counts), 1.0)
@@ -258,7 +267,13 @@ def total_loss(
         filtered.posterior, filtered.prior, balance=settings.balance, free_nats=settings.free_nats
     )
     loss = observation_loss + reward_loss + cost_loss + settings.kl_weight * kl_loss
-    parts = {"observation_loss": observation_loss, "reward_loss": reward_loss, "cost_loss": cost_loss, "kl": kl}
+    parts = {
+        "observation_loss": observation_loss,
+        "reward_loss": reward_loss,
+        "cost_loss": cost_loss,
+        "kl": kl,
+        "kl_at_floor": (kl <= settings.free_nats).astype(jnp.float32),
+    }
     return loss, (filtered.state, parts)
 
 
