@@ -55,7 +55,7 @@ def learn_both(model: WorldModel, batch: Batch, policies: Policies) -> tuple[Tau
             lambda model: encode_rows(cast(model, batch.dtype), batch.rows, batch.key), model, has_aux=True
         )
         # Dreams of several policies fill a device: the encoder, which the filter waits for, goes first.
-        begin = once(starts, steps.informed) if keys.shape[0] > 1 else starts
+        begin = once(starts, steps.from_observations) if keys.shape[0] > 1 else starts
         filtered, back_to_steps = _filter(model, batch, steps, draws, memory)
         (loss, (states, parts)), (from_end, d_filtered) = jax.value_and_grad(
             lambda model, result: elbo(cast(model, batch.dtype), batch.rows, result, draws),
@@ -92,7 +92,7 @@ def _uninitialised(memory: Any) -> Any:
 
 
 def _filter(model: WorldModel, batch: Batch, steps: Any, draws: Any, memory: Any) -> Any:
-    def run(model: WorldModel, steps: Any) -> filters.FilterResult:
+    def run(model: WorldModel, steps: Any) -> Any:
         with jax.named_scope("filter"):
             return filters.filter_steps(cast(model, batch.dtype).cell, steps, draws, memory, unroll=batch.unroll)
 

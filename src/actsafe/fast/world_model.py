@@ -7,9 +7,9 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from actsafe.data.rows import Rows
 from actsafe.fast import cell
 from actsafe.fast.convolutions import decoder_error, encode
-from actsafe.fast.filter import FilterResult, StepDraws, Steps, distributions, filter_steps, prepare
+from actsafe.fast.filter import FilterResult, PlainSteps, StepDraws, Steps, distributions, filter_steps, prepare
 from actsafe.fast.networks import mlp
-from actsafe.models.rssm.states import State
+from actsafe.models.rssm.states import Filtered, State
 from actsafe.models.rssm.world_model import WorldModel, flat_observations, outcome_of, total_loss
 
 
@@ -33,7 +33,7 @@ def step(
     return State(chosen.astype(jnp.float32), posterior.sample(noise))
 
 
-def encode_rows(model: WorldModel, rows: Rows, key: PRNGKeyArray) -> tuple[Steps, StepDraws]:
+def encode_rows(model: WorldModel, rows: Rows, key: PRNGKeyArray) -> tuple[Steps | PlainSteps, StepDraws]:
     """All that `WorldModel.filter` does before its chain of steps."""
     is_first = jnp.asarray(rows.is_first)
     with jax.named_scope("encoder"):
@@ -43,7 +43,7 @@ def encode_rows(model: WorldModel, rows: Rows, key: PRNGKeyArray) -> tuple[Steps
 
 
 def elbo(
-    model: WorldModel, rows: Rows, result: FilterResult, draws: StepDraws
+    model: WorldModel, rows: Rows, result: FilterResult | Filtered, draws: StepDraws
 ) -> tuple[Float[Array, ""], tuple[State, dict[str, Array]]]:
     """`WorldModel.loss` once the chain of steps is done."""
     filtered = distributions(model.cell, result, draws)

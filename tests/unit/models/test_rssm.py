@@ -238,6 +238,53 @@ def test_a_member_is_equinoxs_gru(key):
         np.testing.assert_allclose(deterministic[member], expected, rtol=1e-4, atol=1e-5)
 
 
+def test_a_normalised_cell_by_numpy(key):
+    """Ba et al. (2016): both products of the GRU normalised before they meet, and both hidden layers."""
+    cell = make_model(key, settings=dataclasses.replace(SMALL, is_cell_normalised=True)).cell
+    assert sum(leaf.size for leaf in jax.tree.leaves(cell)) - sum(
+        leaf.size for leaf in jax.tree.leaves(make_model(key).cell)
+    ) == 3 * (24 + 24 + 6) + 6
+    # Scales that are not one, and a state and embeddings whose mean and variance are not 0 and 1.
+    wave = lambda leaf: jnp.sin(jnp.arange(leaf.size, dtype=jnp.float32)).reshape(leaf.shape)  # noqa: E731
+    cell = jax.tree.map(lambda leaf: leaf + 0.3 * wave(leaf), cell)
+    state = State(*(3.0 + jax.random.normal(key, (5, size), jnp.float32) for size in (8, 4)))
+    action = jax.random.normal(key, (5, 2), jnp.float32)
+    embedding = 2.0 + jax.random.normal(key, (5, 8), jnp.float32)
+    everyone, beliefs = jax.jit(lambda cell: cell.predict(state, action))(cell)
+    posterior = jax.jit(lambda cell: cell.posterior(everyone[1], embedding))(cell)
+    h, s, a, e = (np.asarray(each, float) for each in (*state, action, embedding))
+
+    def norm(y, scale):
+        return (y - y.mean(axis=-1, keepdims=True)) / np.sqrt(y.var(axis=-1, keepdims=True) + 1e-3) * scale
+
+    def elu(x):
+        return np.where(x > 0, x, np.expm1(x))
+
+    def sigmoid(x):
+        return 1 / (1 + np.exp(-x))
+
+    def belief(layers, x, scale):
+        hidden = elu(norm(x @ layers.hidden.weight, scale) + layers.hidden.bias)
+        mean, raw = np.split(hidden @ layers.out.weight + layers.out.bias, 2, axis=-1)
+        return mean, np.logaddexp(0, raw) + 0.1
+
+    for member in range(3):
+        own = jax.tree.map(lambda leaf, member=member: np.asarray(leaf[member], float), cell.priors)
+        entered = elu(np.concatenate([s, a], axis=1) @ own.entry.weight + own.entry.bias)
+        x = norm(entered @ own.gates_from_entry.weight, own.scales.from_entry) + own.gates_from_entry.bias
+        u = norm(h @ own.gates_from_state, own.scales.from_state)
+        reset, update = sigmoid(x[:, :8] + u[:, :8]), sigmoid(x[:, 8:16] + u[:, 8:16])
+        candidate = np.tanh(x[:, 16:] + reset * (u[:, 16:] + own.candidate_bias))
+        following = candidate + update * (h - candidate)
+        np.testing.assert_allclose(everyone[member], following, rtol=1e-4, atol=1e-5)
+        for found, expected in zip(beliefs, belief(own, following, own.scales.hidden), strict=True):
+            np.testing.assert_allclose(found[member], expected, rtol=1e-4, atol=1e-4)
+    layers = jax.tree.map(lambda leaf: np.asarray(leaf, float), cell.posterior)
+    expected = belief(layers, np.concatenate([np.asarray(everyone[1], float), e], axis=1), layers.scale)
+    for found, value in zip(posterior, expected, strict=True):
+        np.testing.assert_allclose(found, value, rtol=1e-4, atol=1e-4)
+
+
 def test_members_follow_rows_of_their_own(key):
     """Row r of member i becomes f^i's draw alone: as one member's priors say, with the noise of its place."""
     model = make_model(key)

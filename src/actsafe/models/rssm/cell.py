@@ -4,10 +4,14 @@ x  = elu([s, a] W_in)                     h' = GRU(x, h)           deterministic
 s' ~ N(μ, σ),  (μ, σ) = out(elu(h' W_hid))                         the prior p(s' | h'), one per member of the ensemble
 s' ~ N(μ, σ),  (μ, σ) = out(elu([h', e] W_post))                   the posterior q(s' | h', o'), shared; e embeds o'
 
+With normalisation (an option), x W + b of the GRU's two products and of both hidden layers is LN(x W) · scale + b:
+see `PriorScales`.
+
 Paper, section 4.3, "From CMDPs to visual control": the RSSM of Hafner et al. (2019), and Q_n = ∪_i {f^i} an ensemble of
 its priors.
 """
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -15,12 +19,30 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PRNGKeyArray
 
-from actsafe.models.networks import Dense, aligned
+from actsafe.models.networks import Dense, aligned, dense_normalised, normalised
 from actsafe.models.rssm.states import Gaussian, State
 
 
 MEMBER_NOISE = ("all", "linear", "independent")
 """How members may begin apart."""
+
+
+class PriorScales(eqx.Module):
+    """The learned scales of a normalised cell's priors; offsets are the layers' biases.
+
+    The GRU's products are normalised before they meet, each over its three gates together, as Ba et al. (2016) do:
+    x = LN(W_x e) · scale + b,   h = LN(W_h h) · scale
+    """
+
+    from_entry: Float[Array, "*member gate"]
+    from_state: Float[Array, "*member gate"]
+    hidden: Float[Array, "*member hidden"]
+
+    @classmethod
+    def create(cls, deterministic: int, hidden: int, num_members: int) -> "PriorScales":
+        """Ones for every member: noise is for weights alone."""
+        sizes = (3 * deterministic, 3 * deterministic, hidden)
+        return cls(*(jnp.ones((num_members, size), jnp.float32) for size in sizes))
 
 
 class Priors(eqx.Module):
@@ -35,6 +57,8 @@ class Priors(eqx.Module):
     """Of the candidate's part from h."""
     hidden: Dense
     out: Dense
+    scales: PriorScales | None = None
+    """Of a normalised cell."""
 
     def __call__(
         self, state: State, action: Float[Array, "*lead action"]
@@ -45,16 +69,26 @@ class Priors(eqx.Module):
         """
         dtype, previous = self.entry.weight.dtype, state.deterministic
         entered = jax.nn.elu(self.entry(jnp.concatenate([state.stochastic, action], axis=-1).astype(dtype)))
-        x_r, x_z, x_n = jnp.split(self.gates_from_entry(entered), 3, axis=-1)
-        h_r, h_z, h_n = jnp.split(previous.astype(dtype) @ self.gates_from_state, 3, axis=-1)
+        x, h = self._gates(entered, previous.astype(dtype))
+        (x_r, x_z, x_n), (h_r, h_z, h_n) = (jnp.split(gates, 3, axis=-1) for gates in (x, h))
         reset, update = jax.nn.sigmoid(x_r + h_r), jax.nn.sigmoid(x_z + h_z)
         candidate = jnp.tanh(x_n + reset * (h_n + aligned(self.candidate_bias, h_n.ndim)))
         deterministic = candidate + update * (previous.astype(dtype) - candidate)
         return deterministic, self.belief(deterministic)
 
+    def _gates(
+        self, entered: Float[Array, "... hidden"], previous: Float[Array, "... deterministic"]
+    ) -> tuple[Float[Array, "... gate"], Float[Array, "... gate"]]:
+        """What both products give to the gates."""
+        from_state = previous @ self.gates_from_state
+        if self.scales is None:
+            return self.gates_from_entry(entered), from_state
+        from_entry = dense_normalised(self.gates_from_entry, entered, self.scales.from_entry)
+        return from_entry, normalised(from_state, self.scales.from_state)
+
     def belief(self, deterministic: Float[Array, "*lead deterministic"]) -> Gaussian:
         """p(s' | h')"""
-        return Gaussian.of(self.out(jax.nn.elu(self.hidden(deterministic))))
+        return _belief(self.hidden, self.out, deterministic, None if self.scales is None else self.scales.hidden)
 
 
 class Posterior(eqx.Module):
@@ -62,13 +96,20 @@ class Posterior(eqx.Module):
 
     hidden: Dense
     out: Dense
+    scale: Float[Array, " hidden"] | None = None
+    """Of a normalised cell's hidden layer."""
 
     def __call__(
         self, deterministic: Float[Array, "row deterministic"], embedding: Float[Array, "row embedding"]
     ) -> Gaussian:
         """q(s' | h', o')"""
         both = jnp.concatenate([deterministic, embedding.astype(deterministic.dtype)], axis=-1)
-        return Gaussian.of(self.out(jax.nn.elu(self.hidden(both))))
+        return _belief(self.hidden, self.out, both, self.scale)
+
+
+def _belief(hidden: Dense, out: Dense, x: Float[Array, "*lead in"], scale: Array | None) -> Gaussian:
+    """out(elu(x W + b)), with x W normalised where there is a scale."""
+    return Gaussian.of(out(jax.nn.elu(hidden(x) if scale is None else dense_normalised(hidden, x, scale))))
 
 
 class Cell(eqx.Module):
@@ -89,13 +130,14 @@ class Cell(eqx.Module):
         num_members: int,
         member_noise: float,
         member_noise_on: str = "all",
+        is_normalised: bool = False,
         key: PRNGKeyArray,
     ) -> "Cell":
         """Members start from one set of weights W, each with noise of std `member_noise` · std(W) of its own.
 
         `member_noise_on` is one of `MEMBER_NOISE`: "all" weights; "linear" for the layers outside the GRU, whose
         weights then are the same in all members; or "independent", where every member draws a W of its own, without
-        further noise.
+        further noise. Scales of a normalised cell begin as ones.
         """
         keys = jax.random.split(key, 8)
 
@@ -118,7 +160,18 @@ class Cell(eqx.Module):
         posterior = Posterior(
             Dense.create(deterministic + embedding, hidden, keys[6]), Dense.create(hidden, 2 * stochastic, keys[7])
         )
+        if is_normalised:
+            scales, scale = PriorScales.create(deterministic, hidden, num_members), jnp.ones(hidden, jnp.float32)
+            priors, posterior = (
+                dataclasses.replace(priors, scales=scales),
+                dataclasses.replace(posterior, scale=scale),
+            )
         return cls(priors, posterior)
+
+    @property
+    def is_normalised(self) -> bool:
+        """Whether its layers are normalised: then `priors` and `posterior` both have scales."""
+        return self.priors.scales is not None
 
     @property
     def num_members(self) -> int:

@@ -37,6 +37,21 @@ def filter_sequences(
     """States and beliefs (batch, time) from the beginning; where an episode begins, nothing before it counts."""
     num_rows, num_steps = is_first.shape
     draws = FilterDraws.draw(cell, num_steps, num_rows, key)
+    inputs = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), (embeddings, actions, is_first))
+    filtered = filter_steps(cell, *inputs, draws)
+    return jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), filtered)
+
+
+def filter_steps(
+    cell: Cell,
+    embeddings: Float[Array, "time batch embedding"],
+    actions: Float[Array, "time batch action"],
+    is_first: Bool[Array, "time batch"],
+    draws: FilterDraws,
+    *,
+    unroll: int = 1,
+) -> Filtered:
+    """The same (time, batch), with these random numbers."""
     dtype = cell.priors.entry.weight.dtype
 
     def step(state: State, inputs: tuple[Array, Array, Array, FilterDraws]) -> tuple[State, Filtered]:
@@ -48,7 +63,5 @@ def filter_sequences(
         state = State(deterministic, posterior.sample(noise).astype(dtype))
         return state, Filtered(state, posterior, prior)
 
-    start = jax.tree.map(lambda leaf: leaf.astype(dtype), cell.begin(num_rows))
-    inputs = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), (embeddings, actions, is_first))
-    _, filtered = jax.lax.scan(step, start, (*inputs, draws))
-    return jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), filtered)
+    start = jax.tree.map(lambda leaf: leaf.astype(dtype), cell.begin(is_first.shape[1]))
+    return jax.lax.scan(step, start, (embeddings, actions, is_first, draws), unroll=unroll)[1]

@@ -31,6 +31,9 @@ class WorldModelSettings:
     """Size of the stochastic state."""
     hidden: int = 200
     """Width of the layers inside the recurrent cell."""
+    is_cell_normalised: bool = False
+    """Whether layers inside the recurrent cell are normalised: both products of the GRU, each over its gates together
+    and before they meet, and the hidden layers of priors and posterior (LayerNorm, with learned scale and offset)."""
     num_members: int = 5
     """Transition models in the ensemble."""
     member_noise: float = 1.0
@@ -139,6 +142,7 @@ class WorldModel(eqx.Module):
             num_members=settings.num_members,
             member_noise=settings.member_noise,
             member_noise_on=settings.member_noise_on,
+            is_normalised=settings.is_cell_normalised,
             key=cell_key,
         )
         return cls(
