@@ -89,8 +89,13 @@ def make_model(settings=MODEL):
 
 OPTIONS = {
     "normalised": dataclasses.replace(MODEL, is_cell_normalised=True),
+    "bootstrapped": dataclasses.replace(MODEL, is_bootstrapped=True),
+    "open_loop": dataclasses.replace(MODEL, open_loop_steps=2, open_loop_weight=0.5),
 }
 """Of the world model, each on its own."""
+TOGETHER = dataclasses.replace(
+    MODEL, is_cell_normalised=True, is_bootstrapped=True, open_loop_steps=2, member_noise_on="independent"
+)
 
 
 def make_rows(key, batch=2, steps=5):
@@ -475,7 +480,7 @@ PAIRS = {
     "predict_many_normalised": predict(fast_cell.predict_many, is_normalised=True),
     "world_model_step_normalised": world_model_step(OPTIONS["normalised"]),
     **{f"world_model_loss_{name}": world_model_loss(settings) for name, settings in OPTIONS.items()},
-    **{f"learn_both_{name}": everything(settings) for name, settings in OPTIONS.items()},
+    "learn_both_with_all_options": everything(TOGETHER),
 }
 BY_DEVICE = {
     "convolution_few": convolution(3),
@@ -522,3 +527,16 @@ def test_fast_is_plain(name, key, monkeypatch):
 def test_fast_is_plain_by_device(name, is_for_cpu, key, monkeypatch):
     monkeypatch.setattr(device, "is_for_cpu", lambda: is_for_cpu)
     assert_same(BY_DEVICE[name](key))
+
+
+def test_no_kernel_takes_what_it_does_not_know(key, monkeypatch):
+    """On devices with kernels, a normalised cell and a bootstrapped filter go without."""
+    for module in (fast_filter.teams, fast_dream.blocks):
+        monkeypatch.setattr(module, "is_usable", lambda num_rows, dtype: True)
+    known, normalised = make_cell(key), make_cell(key, is_normalised=True)
+    _, actor, _, noise = dream_inputs(key)
+    assert fast_filter.workspace(known, STEPS, ROWS)
+    assert fast_filter.workspace(known, STEPS, ROWS, is_bootstrapped=True) == ()
+    assert fast_filter.workspace(normalised, STEPS, ROWS) == ()
+    assert fast_dream.workspace(known, actor, noise, 2)
+    assert fast_dream.workspace(normalised, actor, noise, 2) == ()

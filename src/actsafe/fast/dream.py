@@ -22,8 +22,10 @@ from actsafe.models.rssm.world_model import block_size
 
 
 def workspace(cell: Cell, actor: Actor, noise: DreamNoise, num_cotangents: int) -> DreamWorkspace | tuple[()]:
-    """Memory for `dream` and its backward pass of `num_cotangents`, if it is a kernel that dreams; none does with a normalised
-    cell."""
+    """Memory for `dream` and its backward pass of `num_cotangents`, if it is a kernel that dreams.
+
+    No kernel knows a normalised cell.
+    """
     num_steps, num_rows, num_actions = noise.action.shape
     dtype = cell.priors.entry.weight.dtype
     if cell.is_normalised or not blocks.is_usable(num_rows, dtype):

@@ -1,7 +1,8 @@
 """The filter in three parts: all that does not depend on the state, the chain of steps, and all that follows from it.
 
 Together they are `models.rssm.filter.filter_sequences`. Only the chain has to wait for itself; the rest is done for all
-steps at once. What the parts cannot do, a normalised cell, is filtered by the plain chain (see `PlainSteps`).
+steps at once. A normalised cell, or members that are followed row by row, are not taken apart: then the chain is the
+plain one (see `PlainSteps`).
 """
 
 from typing import Any, NamedTuple
@@ -38,7 +39,7 @@ class Steps(NamedTuple):
 
 
 class PlainSteps(NamedTuple):
-    """What the plain chain is given, for cells whose steps are not taken apart."""
+    """What the plain chain is given."""
 
     embeddings: Float[Array, "time row embedding"]
     actions: Float[Array, "time row action"]
@@ -55,8 +56,8 @@ class StepDraws(NamedTuple):
     noise: Float[Array, "time row stochastic"]
     goes_on: Float[Array, "time row 1"]
     """0 where an episode begins, else 1."""
-    members: Int[Array, " time"]
-    """One is drawn per step and predicts for the whole batch."""
+    members: Int[Array, "time *row"]
+    """One is drawn per step and predicts for the whole batch; or each row's own, for the plain chain."""
 
 
 def prepare(
@@ -65,15 +66,16 @@ def prepare(
     actions: Float[Array, "batch time action"],
     is_first: Bool[Array, "batch time"],
     key: PRNGKeyArray,
+    owners: Bool[Array, "batch time member"] | None = None,
 ) -> tuple[Steps | PlainSteps, StepDraws]:
     """All of the filter that does not depend on the state. Plain: a part of `filter_sequences`."""
     num_batch, num_steps = is_first.shape
     dtype = cell.priors.entry.weight.dtype
-    members, noise = FilterDraws.draw(cell, num_steps, num_batch, key)
+    members, noise = FilterDraws.draw(cell, num_steps, num_batch, key, owners)
     goes_on = 1.0 - jnp.swapaxes(is_first, 0, 1)[..., None].astype(dtype)
     draws = StepDraws(noise, goes_on, members)
     actions = jnp.swapaxes(actions, 0, 1).astype(dtype) * goes_on
-    if cell.is_normalised:
+    if cell.is_normalised or owners is not None:
         return PlainSteps(jnp.swapaxes(embeddings, 0, 1), actions), draws
     entry, size = cell.priors.entry, cell.stochastic_size
     drawn = jnp.einsum("tba,tah->tbh", actions, entry.weight[members, size:])
@@ -98,10 +100,12 @@ def _with_beliefs(cell: Cell, result: FilterResult, draws: StepDraws) -> Filtere
     return Filtered(result.states, Gaussian.of(result.outputs), prior)
 
 
-def workspace(cell: Cell, num_steps: int, num_rows: int) -> FilterWorkspace | tuple[()]:
+def workspace(
+    cell: Cell, num_steps: int, num_rows: int, *, is_bootstrapped: bool = False
+) -> FilterWorkspace | tuple[()]:
     """Memory for `filter_steps`, if a kernel takes its steps."""
     dtype = cell.priors.entry.weight.dtype
-    if cell.is_normalised or not teams.is_usable(num_rows, dtype):
+    if cell.is_normalised or is_bootstrapped or not teams.is_usable(num_rows, dtype):
         return ()
     hidden = cell.posterior.out.weight.shape[0]
     sizes = FilterSizes(num_steps, num_rows, cell.deterministic_size, cell.stochastic_size, hidden)

@@ -39,7 +39,8 @@ def learn_both(model: WorldModel, batch: Batch, policies: Policies) -> tuple[Tau
     starts = jax.tree.map(lambda leaf: leaf.astype(batch.dtype), starts)
     actors = eqx.filter_vmap(lambda learned: cast(learned.actor.tree, batch.dtype))(learned)
     noise = eqx.filter_vmap(lambda learned, key: learner.draw(learned, usable, starts, key))(learned, keys)
-    memory = filters.workspace(usable.cell, *batch.rows.is_first.shape[::-1])
+    is_bootstrapped = model.settings.is_bootstrapped
+    memory = filters.workspace(usable.cell, *batch.rows.is_first.shape[::-1], is_bootstrapped=is_bootstrapped)
     actor, one_noise = jax.tree.map(lambda leaf: leaf[0], (actors, noise))
     of_one = dreams.workspace(usable.cell, actor, one_noise, 1 + len(learner.budgets))
     memories = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (keys.shape[0], *leaf.shape)), of_one)
@@ -58,7 +59,7 @@ def learn_both(model: WorldModel, batch: Batch, policies: Policies) -> tuple[Tau
         begin = once(starts, steps.from_observations) if keys.shape[0] > 1 else starts
         filtered, back_to_steps = _filter(model, batch, steps, draws, memory)
         (loss, (states, parts)), (from_end, d_filtered) = jax.value_and_grad(
-            lambda model, result: elbo(cast(model, batch.dtype), batch.rows, result, draws),
+            lambda model, result: elbo(cast(model, batch.dtype), batch.rows, result, draws, batch.key),
             argnums=(0, 1),
             has_aux=True,
         )(model, filtered)

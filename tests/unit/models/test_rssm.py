@@ -241,9 +241,8 @@ def test_a_member_is_equinoxs_gru(key):
 def test_a_normalised_cell_by_numpy(key):
     """Ba et al. (2016): both products of the GRU normalised before they meet, and both hidden layers."""
     cell = make_model(key, settings=dataclasses.replace(SMALL, is_cell_normalised=True)).cell
-    assert sum(leaf.size for leaf in jax.tree.leaves(cell)) - sum(
-        leaf.size for leaf in jax.tree.leaves(make_model(key).cell)
-    ) == 3 * (24 + 24 + 6) + 6
+    sizes = [sum(leaf.size for leaf in jax.tree.leaves(each)) for each in (cell, make_model(key).cell)]
+    assert sizes[0] - sizes[1] == 3 * (24 + 24 + 6) + 6
     # Scales that are not one, and a state and embeddings whose mean and variance are not 0 and 1.
     wave = lambda leaf: jnp.sin(jnp.arange(leaf.size, dtype=jnp.float32)).reshape(leaf.shape)  # noqa: E731
     cell = jax.tree.map(lambda leaf: leaf + 0.3 * wave(leaf), cell)
@@ -357,8 +356,9 @@ def test_costs_are_predicted_positive_and_prediction_has_the_images_shape(key):
     np.testing.assert_array_equal(shown, predict(rows._replace(observation=rows.observation.at[:, 2:].set(0))))
 
 
-def test_bfloat16_stays_near_float32(key):
-    model = make_model(key)
+@pytest.mark.parametrize("options", [{}, {"is_cell_normalised": True, "is_bootstrapped": True, "open_loop_steps": 2}])
+def test_bfloat16_stays_near_float32(options, key):
+    model = make_model(key, settings=dataclasses.replace(SMALL, **options))
     rows = rows_of(key)
     loss = jax.jit(lambda model: model.loss(rows, key)[0])
     full, half = loss(model), loss(cast(model, jnp.bfloat16))

@@ -17,7 +17,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key, PRNGKeyArray
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from actsafe.models.networks import Dense, aligned, dense_normalised, normalised
 from actsafe.models.rssm.states import Gaussian, State
@@ -161,11 +161,8 @@ class Cell(eqx.Module):
             Dense.create(deterministic + embedding, hidden, keys[6]), Dense.create(hidden, 2 * stochastic, keys[7])
         )
         if is_normalised:
-            scales, scale = PriorScales.create(deterministic, hidden, num_members), jnp.ones(hidden, jnp.float32)
-            priors, posterior = (
-                dataclasses.replace(priors, scales=scales),
-                dataclasses.replace(posterior, scale=scale),
-            )
+            priors = dataclasses.replace(priors, scales=PriorScales.create(deterministic, hidden, num_members))
+            posterior = dataclasses.replace(posterior, scale=jnp.ones(hidden, jnp.float32))
         return cls(priors, posterior)
 
     @property
@@ -195,6 +192,19 @@ class Cell(eqx.Module):
     ) -> tuple[Float[Array, "member row deterministic"], Gaussian]:
         """What every member expects to follow: {s^p_{t+1}}, paper, appendix B.2."""
         return self.priors(jax.tree.map(lambda leaf: leaf[None], state), action[None])
+
+    def follow(
+        self, state: State, action: Float[Array, "row action"], member: Int[Array, "*row"]
+    ) -> tuple[Float[Array, "row deterministic"], Gaussian]:
+        """What one member expects to follow, the same for all rows, or each row's own.
+
+        Where each row has its own all members are asked, and answers that are not taken teach nothing. That takes fewer
+        weights to read than to gather a member's for each row.
+        """
+        if member.ndim == 0:
+            return jax.tree.map(lambda leaf: leaf[member], self.priors)(state, action)
+        everyone, rows = self.predict(state, action), jnp.arange(action.shape[0])
+        return jax.tree.map(lambda leaf: leaf[member, rows], everyone)
 
 
 def _spread(priors: Priors, num_members: int, member_noise: float, key: PRNGKeyArray, *, is_gru_noisy: bool) -> Priors:
