@@ -72,10 +72,10 @@ def ensemble(create, key, num_members=3):
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *(create(k) for k in jax.random.split(key, num_members)))
 
 
-def make_cell(key, *, deterministic=37, stochastic=5, hidden=29, embedding=6):
+def make_cell(key, *, deterministic=37, stochastic=5, hidden=29, embedding=6, is_normalised=False):
     """Sizes that are no powers of 2, nor equal, so that pieces have ends that count nothing."""
     sizes = {"deterministic": deterministic, "stochastic": stochastic, "hidden": hidden, "embedding": embedding}
-    return Cell.create(**sizes, action=2, num_members=3, member_noise=1.0, key=key)
+    return Cell.create(**sizes, action=2, num_members=3, member_noise=1.0, is_normalised=is_normalised, key=key)
 
 
 def make_state(key, *lead, sizes=(37, 5)):
@@ -83,8 +83,19 @@ def make_state(key, *lead, sizes=(37, 5)):
 
 
 @functools.cache
-def make_model():
-    return eqx.filter_jit(lambda k: WorldModel.create((4,), 2, 1, MODEL, k))(jax.random.key(0))
+def make_model(settings=MODEL):
+    return eqx.filter_jit(lambda k: WorldModel.create((4,), 2, 1, settings, k))(jax.random.key(0))
+
+
+OPTIONS = {
+    "normalised": dataclasses.replace(MODEL, is_cell_normalised=True),
+    "bootstrapped": dataclasses.replace(MODEL, is_bootstrapped=True),
+    "open_loop": dataclasses.replace(MODEL, open_loop_steps=2, open_loop_weight=0.5),
+}
+"""Of the world model, each on its own."""
+TOGETHER = dataclasses.replace(
+    MODEL, is_cell_normalised=True, is_bootstrapped=True, open_loop_steps=2, member_noise_on="independent"
+)
 
 
 def make_rows(key, batch=2, steps=5):
@@ -189,9 +200,10 @@ def vector_decoder(key):
 # The cell and the filter.
 
 
-def predict(fast):
+def predict(fast, *, is_normalised=False):
     def make(key):
-        return Pair(Cell.predict, fast, (make_cell(key), make_state(key, 6), *normal(key, (6, 2))))
+        cell = make_cell(key, is_normalised=is_normalised)
+        return Pair(Cell.predict, fast, (cell, make_state(key, 6), *normal(key, (6, 2))))
 
     return make
 
@@ -383,43 +395,52 @@ def policy_gradients(**choices):
 # The world model, and an update of everything.
 
 
-def world_model_loss(key):
-    rows = make_rows(key)
-    return Pair(
-        lambda model: model.loss(rows, key),
-        lambda model: fast_world_model.loss(model, rows, key),
-        (make_model(),),
-    )
+def world_model_loss(settings=MODEL):
+    def make(key):
+        rows = make_rows(key)
+        return Pair(
+            lambda model: model.loss(rows, key),
+            lambda model: fast_world_model.loss(model, rows, key),
+            (make_model(settings),),
+        )
+
+    return make
 
 
-def world_model_step(key):
-    model, (action, embedding) = make_model(), normal(key, (5, 2), (5, 6))
-    is_first = jnp.asarray([True, False, False, True, False])
+def world_model_step(settings=MODEL):
+    def make(key):
+        model, (action, embedding) = make_model(settings), normal(key, (5, 2), (5, 6))
+        is_first = jnp.asarray([True, False, False, True, False])
 
-    def of(step):
-        return lambda model, state, embedding: step(model, state, action, embedding, is_first, key)
+        def of(step):
+            return lambda model, state, embedding: step(model, state, action, embedding, is_first, key)
 
-    state = make_state(key, 5, sizes=(6, 3))
-    return Pair(of(WorldModel.step), of(fast_world_model.step), (model, state, embedding))
+        state = make_state(key, 5, sizes=(6, 3))
+        return Pair(of(WorldModel.step), of(fast_world_model.step), (model, state, embedding))
+
+    return make
 
 
-def everything(key):
-    model, learner, rows = make_model(), learner_of(), make_rows(key)
-    keys = jax.random.split(key, 2)
-    learned = jax.vmap(lambda k: learner.init(9, 2, k))(keys)
-    starts = make_state(key, 10, sizes=(6, 3))
-    weights = stacked([WEIGHTS, ObjectiveWeights(0.0, 10.0, 2.0)])
+def everything(settings=MODEL):
+    def make(key):
+        model, learner, rows = make_model(settings), learner_of(), make_rows(key)
+        keys = jax.random.split(key, 2)
+        learned = jax.vmap(lambda k: learner.init(9, 2, k))(keys)
+        starts = make_state(key, 10, sizes=(6, 3))
+        weights = stacked([WEIGHTS, ObjectiveWeights(0.0, 10.0, 2.0)])
 
-    def of(learn_both):
-        def run(model):
-            taught, *rest = learn_both(
-                model, Batch(rows, key, jnp.float32), Policies(learner, learned, weights, starts, keys)
-            )
-            return jax.lax.stop_gradient((tuple(taught), *rest))
+        def of(learn_both):
+            def run(model):
+                taught, *rest = learn_both(
+                    model, Batch(rows, key, jnp.float32), Policies(learner, learned, weights, starts, keys)
+                )
+                return jax.lax.stop_gradient((tuple(taught), *rest))
 
-        return run
+            return run
 
-    return Pair(of(plain_update.learn_both), of(side_by_side.learn_both), (model,))
+        return Pair(of(plain_update.learn_both), of(side_by_side.learn_both), (model,))
+
+    return make
 
 
 PAIRS = {
@@ -452,9 +473,14 @@ PAIRS = {
     "policy_gradients_averaged": policy_gradients(is_outcome_averaged=True),
     "policy_gradients_differentiated": policy_gradients(is_uncertainty_differentiated=True),
     "policy_gradients_counted": policy_gradients(is_counted=(True, False)),
-    "world_model_loss": world_model_loss,
-    "world_model_step": world_model_step,
-    "learn_both": everything,
+    "world_model_loss": world_model_loss(),
+    "world_model_step": world_model_step(),
+    "learn_both": everything(),
+    "predict_normalised": predict(fast_cell.predict, is_normalised=True),
+    "predict_many_normalised": predict(fast_cell.predict_many, is_normalised=True),
+    "world_model_step_normalised": world_model_step(OPTIONS["normalised"]),
+    **{f"world_model_loss_{name}": world_model_loss(settings) for name, settings in OPTIONS.items()},
+    "learn_both_with_all_options": everything(TOGETHER),
 }
 BY_DEVICE = {
     "convolution_few": convolution(3),
@@ -501,3 +527,16 @@ def test_fast_is_plain(name, key, monkeypatch):
 def test_fast_is_plain_by_device(name, is_for_cpu, key, monkeypatch):
     monkeypatch.setattr(device, "is_for_cpu", lambda: is_for_cpu)
     assert_same(BY_DEVICE[name](key))
+
+
+def test_no_kernel_takes_what_it_does_not_know(key, monkeypatch):
+    """On devices with kernels, a normalised cell and a bootstrapped filter go without."""
+    for module in (fast_filter.teams, fast_dream.blocks):
+        monkeypatch.setattr(module, "is_usable", lambda num_rows, dtype: True)
+    known, normalised = make_cell(key), make_cell(key, is_normalised=True)
+    _, actor, _, noise = dream_inputs(key)
+    assert fast_filter.workspace(known, STEPS, ROWS)
+    assert fast_filter.workspace(known, STEPS, ROWS, is_bootstrapped=True) == ()
+    assert fast_filter.workspace(normalised, STEPS, ROWS) == ()
+    assert fast_dream.workspace(known, actor, noise, 2)
+    assert fast_dream.workspace(normalised, actor, noise, 2) == ()

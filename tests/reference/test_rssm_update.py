@@ -65,7 +65,7 @@ def updates(implementations):
 @pytest.mark.parametrize("implementations", [("plain", "plain"), ("fast", "fast"), ("plain", "auto")], ids="-".join)
 def test_two_updates(implementations):
     for found, golden in zip(updates(implementations), json.loads(TRACE.read_text()), strict=True):
-        assert found["measured"].keys() == golden["measured"].keys()
+        assert found["measured"].keys() >= golden["measured"].keys()
         assert golden["measured"]["is_skipped"] == 0.0
         for name, value in golden["measured"].items():
             np.testing.assert_allclose(found["measured"][name], value, rtol=2e-4, atol=1e-6, err_msg=name)

@@ -183,6 +183,14 @@ class GPAgent(Agent):
     def acting_part(self, state: GPState) -> Any:
         return eqx.tree_at(lambda whole: (whole.scores, whole.is_evidence), state, (None, None))
 
+    def operations(self, num_steps: int) -> float:
+        """Of the variances alone: two triangular products with the subset, of every state that a search imagines."""
+        search, sizes = self.settings.planning.search, self.settings.gp
+        decay = search.population_decay
+        num_plans = sum(search.num_candidates / decay**n for n in range(search.num_iterations))
+        num_states = num_plans * search.horizon * self.settings.objective.num_particles
+        return num_steps / self.spec.action_repeat * num_states * self.problem.state_dim * 2.0 * sizes.subset_size**2
+
     @property
     def num_rows(self) -> int:
         """Rows that hold all data of a run, as a multiple of the capacity step."""

@@ -1,4 +1,8 @@
-"""The cell of `models.rssm.cell`, with fewer and larger operations."""
+"""The cell of `models.rssm.cell`, with fewer and larger operations.
+
+A normalised cell has the plain operations: what is normalised is needed product by product, and these functions do not
+keep products apart.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +27,8 @@ def predict_many(
 ) -> tuple[Float[Array, "member row deterministic"], Gaussian]:
     """`Cell.predict` of so many rows that to write and read what both layers of gates give takes longer than a product
     with both at once, in which a third of the weights are 0."""
+    if cell.is_normalised:
+        return cell.predict(state, action)
     priors, dtype = cell.priors, cell.priors.entry.weight.dtype
     step = jnp.concatenate([state.stochastic, action], axis=-1).astype(dtype)
     entering = dense(priors.entry, to_members(step, cell.num_members))
@@ -36,6 +42,8 @@ def predict_each(
     priors: Priors, state: State, action: Float[Array, "member row action"]
 ) -> tuple[Float[Array, "member row deterministic"], Gaussian]:
     """What each member expects to follow states of its own. Plain: `Priors.__call__`."""
+    if priors.scales is not None:
+        return priors(state, action)
     dtype = priors.entry.weight.dtype
     step = jnp.concatenate([state.stochastic, action], axis=-1).astype(dtype)
     previous = state.deterministic.astype(dtype)
@@ -56,6 +64,8 @@ def correct(
     posterior: Posterior, deterministic: Float[Array, "row deterministic"], embedding: Float[Array, "row embedding"]
 ) -> Gaussian:
     """Plain: `Posterior.__call__`."""
+    if posterior.scale is not None:
+        return posterior(deterministic, embedding)
     hidden = deterministic @ posterior.hidden.weight[: deterministic.shape[-1]]
     hidden = hidden + from_observation(posterior, embedding, deterministic.shape[-1])
     return Gaussian.of(dense(posterior.out, elu(hidden)))

@@ -22,10 +22,13 @@ from actsafe.models.rssm.world_model import block_size
 
 
 def workspace(cell: Cell, actor: Actor, noise: DreamNoise, num_cotangents: int) -> DreamWorkspace | tuple[()]:
-    """Memory for `dream` and its backward pass of `num_cotangents`, if it is a kernel that dreams."""
+    """Memory for `dream` and its backward pass of `num_cotangents`, if it is a kernel that dreams.
+
+    No kernel knows a normalised cell.
+    """
     num_steps, num_rows, num_actions = noise.action.shape
     dtype = cell.priors.entry.weight.dtype
-    if not blocks.is_usable(num_rows, dtype):
+    if cell.is_normalised or not blocks.is_usable(num_rows, dtype):
         return ()
     hidden = cell.priors.entry.weight.shape[-1]
     sizes = Sizes(num_steps, num_rows, num_actions, cell.deterministic_size, cell.stochastic_size, hidden)

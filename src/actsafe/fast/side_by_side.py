@@ -39,7 +39,8 @@ def learn_both(model: WorldModel, batch: Batch, policies: Policies) -> tuple[Tau
     starts = jax.tree.map(lambda leaf: leaf.astype(batch.dtype), starts)
     actors = eqx.filter_vmap(lambda learned: cast(learned.actor.tree, batch.dtype))(learned)
     noise = eqx.filter_vmap(lambda learned, key: learner.draw(learned, usable, starts, key))(learned, keys)
-    memory = filters.workspace(usable.cell, *batch.rows.is_first.shape[::-1])
+    is_bootstrapped = model.settings.is_bootstrapped
+    memory = filters.workspace(usable.cell, *batch.rows.is_first.shape[::-1], is_bootstrapped=is_bootstrapped)
     actor, one_noise = jax.tree.map(lambda leaf: leaf[0], (actors, noise))
     of_one = dreams.workspace(usable.cell, actor, one_noise, 1 + len(learner.budgets))
     memories = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (keys.shape[0], *leaf.shape)), of_one)
@@ -55,10 +56,10 @@ def learn_both(model: WorldModel, batch: Batch, policies: Policies) -> tuple[Tau
             lambda model: encode_rows(cast(model, batch.dtype), batch.rows, batch.key), model, has_aux=True
         )
         # Dreams of several policies fill a device: the encoder, which the filter waits for, goes first.
-        begin = once(starts, steps.informed) if keys.shape[0] > 1 else starts
+        begin = once(starts, steps.from_observations) if keys.shape[0] > 1 else starts
         filtered, back_to_steps = _filter(model, batch, steps, draws, memory)
         (loss, (states, parts)), (from_end, d_filtered) = jax.value_and_grad(
-            lambda model, result: elbo(cast(model, batch.dtype), batch.rows, result, draws),
+            lambda model, result: elbo(cast(model, batch.dtype), batch.rows, result, draws, batch.key),
             argnums=(0, 1),
             has_aux=True,
         )(model, filtered)
@@ -92,7 +93,7 @@ def _uninitialised(memory: Any) -> Any:
 
 
 def _filter(model: WorldModel, batch: Batch, steps: Any, draws: Any, memory: Any) -> Any:
-    def run(model: WorldModel, steps: Any) -> filters.FilterResult:
+    def run(model: WorldModel, steps: Any) -> Any:
         with jax.named_scope("filter"):
             return filters.filter_steps(cast(model, batch.dtype).cell, steps, draws, memory, unroll=batch.unroll)
 

@@ -7,9 +7,9 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from actsafe.data.rows import Rows
 from actsafe.fast import cell
 from actsafe.fast.convolutions import decoder_error, encode
-from actsafe.fast.filter import FilterResult, StepDraws, Steps, distributions, filter_steps, prepare
+from actsafe.fast.filter import FilterResult, PlainSteps, StepDraws, Steps, distributions, filter_steps, prepare
 from actsafe.fast.networks import mlp
-from actsafe.models.rssm.states import State
+from actsafe.models.rssm.states import Filtered, State
 from actsafe.models.rssm.world_model import WorldModel, flat_observations, outcome_of, total_loss
 
 
@@ -33,24 +33,28 @@ def step(
     return State(chosen.astype(jnp.float32), posterior.sample(noise))
 
 
-def encode_rows(model: WorldModel, rows: Rows, key: PRNGKeyArray) -> tuple[Steps, StepDraws]:
+def encode_rows(model: WorldModel, rows: Rows, key: PRNGKeyArray) -> tuple[Steps | PlainSteps, StepDraws]:
     """All that `WorldModel.filter` does before its chain of steps."""
     is_first = jnp.asarray(rows.is_first)
     with jax.named_scope("encoder"):
         embeddings = encode(model.encoder, flat_observations(rows))
     with jax.named_scope("filter"):
-        return prepare(model.cell, embeddings.reshape(*is_first.shape, -1), jnp.asarray(rows.action), is_first, key)
+        sequences, owners = embeddings.reshape(*is_first.shape, -1), model.owners(rows)
+        return prepare(model.cell, sequences, jnp.asarray(rows.action), is_first, key, owners)
 
 
 def elbo(
-    model: WorldModel, rows: Rows, result: FilterResult, draws: StepDraws
+    model: WorldModel, rows: Rows, result: FilterResult | Filtered, draws: StepDraws, key: PRNGKeyArray
 ) -> tuple[Float[Array, ""], tuple[State, dict[str, Array]]]:
-    """`WorldModel.loss` once the chain of steps is done."""
+    """`WorldModel.loss` once the chain of steps is done; `key` is the one that it was given."""
     filtered = distributions(model.cell, result, draws)
     features = filtered.state.features.reshape(rows.is_first.size, -1)
     with jax.named_scope("decoder"):
         observation_loss = jnp.mean(decoder_error(model.decoder, features, flat_observations(rows)))
-    return total_loss(model.settings, rows, filtered, observation_loss, outcome_of(mlp(model.head, features)))
+    with jax.named_scope("open_loop"):
+        ahead = model.open_loop_losses(rows, filtered.state, key)
+    outcome = outcome_of(mlp(model.head, features))
+    return total_loss(model.settings, rows, filtered, observation_loss, outcome, ahead)
 
 
 def loss(
@@ -60,4 +64,4 @@ def loss(
     steps, draws = encode_rows(model, rows, key)
     with jax.named_scope("filter"):
         result = filter_steps(model.cell, steps, draws, unroll=unroll)
-    return elbo(model, rows, result, draws)
+    return elbo(model, rows, result, draws, key)

@@ -61,6 +61,29 @@ class MLP(eqx.Module):
         return self.layers[-1](x)
 
 
+NORM_EPSILON = 1e-3
+"""Added to variances by `dense_normalised`, as Dreamer's cells have it."""
+
+
+def dense_normalised(
+    layer: Dense, x: Float[Array, "*lead in"], scale: Float[Array, "*members out"]
+) -> Float[Array, "*members_and_lead out"]:
+    """LN(x W) · scale + b,  LN(y) = (y − mean(y)) / √(var(y) + ε) over the outputs of each row, in single precision.
+
+    The layer's bias is the offset of the normalisation (Ba et al., 2016, "Layer Normalization").
+    """
+    y = normalised(x @ layer.weight, scale)
+    return y + aligned(layer.bias, y.ndim)
+
+
+def normalised(y: Float[Array, "... out"], scale: Float[Array, "*members out"]) -> Float[Array, "... out"]:
+    """LN(y) · scale, in the precision of `y`."""
+    wide = y.astype(jnp.float32)
+    centred = wide - jnp.mean(wide, axis=-1, keepdims=True)
+    normal = centred * jax.lax.rsqrt(jnp.mean(centred**2, axis=-1, keepdims=True) + NORM_EPSILON)
+    return normal.astype(y.dtype) * aligned(scale, y.ndim)
+
+
 def aligned(bias: Float[Array, "*members out"], num_axes: int) -> Float[Array, "*members_and_lead out"]:
     """`bias` with axes of length 1, to be added to an array with `num_axes` axes."""
     members, size = bias.shape[:-1], bias.shape[-1]

@@ -167,12 +167,21 @@ def cartpole_state() -> Config:
 
     Small networks, decisions of 0.04 s, and 100,000 steps of all environments: as many as ten episodes of ten carts.
     """
-    widths = {"actor_width": 32, "actor_depth": 2, "critic_width": 32, "critic_depth": 2}
-    rates = {"actor_rate": 3e-4, "critic_rate": 5e-4, "safety_critic_rate": 5e-4}
-    model = {"deterministic": 32, "stochastic": 8, "hidden": 32, "num_members": 3, "head_width": 32, "head_depth": 2}
+    model = WorldModelSettings(deterministic=32, stochastic=8, hidden=32, num_members=3, head_width=32, head_depth=2)
+    actor_critic = ActorCriticSettings(
+        horizon=12,
+        actor_width=32,
+        actor_depth=2,
+        critic_width=32,
+        critic_depth=2,
+        initial_std=0.1,
+        actor_rate=3e-4,
+        critic_rate=5e-4,
+        saturation_penalty=0.01,
+    )
     agent = WorldModelAgentSettings(
-        model=WorldModelSettings(**model),
-        actor_critic=ActorCriticSettings(horizon=12, initial_std=0.1, saturation_penalty=0.01, **widths, **rates),
+        model=model,
+        actor_critic=actor_critic,
         uncertainty=UncertaintySettings(form="log_ratio", pessimism=5.0),
         step=StepSettings(barrier=Barrier(recovery_step=1.0, initial_weight=0.5)),
         batch_size=8,

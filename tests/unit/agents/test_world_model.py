@@ -281,3 +281,7 @@ def test_bad_settings_say_what_to_do():
         ActorCriticSettings(horizon=0)
     with pytest.raises(ValueError, match=r"agent\.model\.num_members must be at least 1, got 0"):
         WorldModelSettings(num_members=0)
+    with pytest.raises(ValueError, match="member_noise_on must be one of all, linear, independent, got 'gru'"):
+        WorldModelSettings(member_noise_on="gru")
+    with pytest.raises(ValueError, match=r"agent\.model\.open_loop_steps must be at least 0, got -1"):
+        WorldModelSettings(open_loop_steps=-1)

@@ -93,6 +93,43 @@ def test_balance_and_free_nats():
     assert float(loss(2.0, True, 3.0)) == pytest.approx(3.0)
 
 
+@pytest.mark.parametrize(("free_nats", "at_floor"), [(0.0, 0.0), (1e3, 1.0)])
+def test_a_batch_at_the_floor_says_so_and_teaches_the_prior_nothing(free_nats, at_floor, key):
+    model = make_model(key, settings=dataclasses.replace(SMALL, free_nats=free_nats))
+    # Without outcomes, which reach the priors through the states that they lead to, the KL alone is left.
+    rows = rows_of(key)._replace(is_first=jnp.ones((2, 5), bool))
+    gradient, (_, parts) = jax.jit(lambda model: jax.grad(lambda m: m.loss(rows, key), has_aux=True)(model))(model)
+    assert parts["kl_at_floor"] == at_floor
+    assert np.any(gradient.cell.priors.out.weight) == (at_floor == 0.0)
+
+
+def begun(key, member_noise_on, member_noise=1.0):
+    settings = dataclasses.replace(SMALL, member_noise_on=member_noise_on, member_noise=member_noise)
+    return make_model(key, settings=settings).cell.priors
+
+
+def test_noise_on_linear_layers_leaves_the_gru_the_same_in_all_members(key):
+    everywhere, linear = begun(key, "all"), begun(key, "linear")
+    for name in ("entry", "hidden", "out"):
+        np.testing.assert_array_equal(getattr(linear, name).weight, getattr(everywhere, name).weight)
+    # What all members share is what they have without noise.
+    shared = begun(key, "all", member_noise=0.0)
+    for of in (lambda p: p.gates_from_entry.weight, lambda p: p.gates_from_state, lambda p: p.candidate_bias):
+        np.testing.assert_allclose(of(linear), of(shared), rtol=1e-5, atol=1e-7)
+        assert not np.allclose(of(everywhere)[0], of(everywhere)[1])
+
+
+def test_independent_members_share_nothing(key):
+    """Every weight in ±1/√inputs, as a layer of its own has, and no correlation between members."""
+    priors = begun(key, "independent", member_noise=7.0)
+    for weight in (priors.entry.weight, priors.gates_from_entry.weight, priors.gates_from_state, priors.hidden.weight):
+        assert np.abs(weight).max() <= 1 / np.sqrt(weight.shape[1])
+        correlations = np.corrcoef(np.reshape(weight, (3, -1)))[np.triu_indices(3, 1)]
+        assert np.abs(correlations).max() < 0.5
+    shared = begun(key, "all", member_noise=0.3).gates_from_state
+    assert np.corrcoef(np.reshape(shared, (3, -1)))[0, 1] > 0.8
+
+
 def test_squared_error_by_hand():
     # ½ (1² + 2²) = 2.5 for the first row, 0 for the second.
     np.testing.assert_allclose(squared_error(jnp.array([[1.0, 2.0], [0.0, 0.0]]), jnp.zeros((2, 2))), [2.5, 0.0])
@@ -201,6 +238,52 @@ def test_a_member_is_equinoxs_gru(key):
         np.testing.assert_allclose(deterministic[member], expected, rtol=1e-4, atol=1e-5)
 
 
+def test_a_normalised_cell_by_numpy(key):
+    """Ba et al. (2016): both products of the GRU normalised before they meet, and both hidden layers."""
+    cell = make_model(key, settings=dataclasses.replace(SMALL, is_cell_normalised=True)).cell
+    sizes = [sum(leaf.size for leaf in jax.tree.leaves(each)) for each in (cell, make_model(key).cell)]
+    assert sizes[0] - sizes[1] == 3 * (24 + 24 + 6) + 6
+    # Scales that are not one, and a state and embeddings whose mean and variance are not 0 and 1.
+    wave = lambda leaf: jnp.sin(jnp.arange(leaf.size, dtype=jnp.float32)).reshape(leaf.shape)  # noqa: E731
+    cell = jax.tree.map(lambda leaf: leaf + 0.3 * wave(leaf), cell)
+    state = State(*(3.0 + jax.random.normal(key, (5, size), jnp.float32) for size in (8, 4)))
+    action = jax.random.normal(key, (5, 2), jnp.float32)
+    embedding = 2.0 + jax.random.normal(key, (5, 8), jnp.float32)
+    everyone, beliefs = jax.jit(lambda cell: cell.predict(state, action))(cell)
+    posterior = jax.jit(lambda cell: cell.posterior(everyone[1], embedding))(cell)
+    h, s, a, e = (np.asarray(each, float) for each in (*state, action, embedding))
+
+    def norm(y, scale):
+        return (y - y.mean(axis=-1, keepdims=True)) / np.sqrt(y.var(axis=-1, keepdims=True) + 1e-3) * scale
+
+    def elu(x):
+        return np.where(x > 0, x, np.expm1(x))
+
+    def sigmoid(x):
+        return 1 / (1 + np.exp(-x))
+
+    def belief(layers, x, scale):
+        hidden = elu(norm(x @ layers.hidden.weight, scale) + layers.hidden.bias)
+        mean, raw = np.split(hidden @ layers.out.weight + layers.out.bias, 2, axis=-1)
+        return mean, np.logaddexp(0, raw) + 0.1
+
+    for member in range(3):
+        own = jax.tree.map(lambda leaf, member=member: np.asarray(leaf[member], float), cell.priors)
+        entered = elu(np.concatenate([s, a], axis=1) @ own.entry.weight + own.entry.bias)
+        x = norm(entered @ own.gates_from_entry.weight, own.scales.from_entry) + own.gates_from_entry.bias
+        u = norm(h @ own.gates_from_state, own.scales.from_state)
+        reset, update = sigmoid(x[:, :8] + u[:, :8]), sigmoid(x[:, 8:16] + u[:, 8:16])
+        candidate = np.tanh(x[:, 16:] + reset * (u[:, 16:] + own.candidate_bias))
+        following = candidate + update * (h - candidate)
+        np.testing.assert_allclose(everyone[member], following, rtol=1e-4, atol=1e-5)
+        for found, expected in zip(beliefs, belief(own, following, own.scales.hidden), strict=True):
+            np.testing.assert_allclose(found[member], expected, rtol=1e-4, atol=1e-4)
+    layers = jax.tree.map(lambda leaf: np.asarray(leaf, float), cell.posterior)
+    expected = belief(layers, np.concatenate([np.asarray(everyone[1], float), e], axis=1), layers.scale)
+    for found, value in zip(posterior, expected, strict=True):
+        np.testing.assert_allclose(found, value, rtol=1e-4, atol=1e-4)
+
+
 def test_members_follow_rows_of_their_own(key):
     """Row r of member i becomes f^i's draw alone: as one member's priors say, with the noise of its place."""
     model = make_model(key)
@@ -273,8 +356,9 @@ def test_costs_are_predicted_positive_and_prediction_has_the_images_shape(key):
     np.testing.assert_array_equal(shown, predict(rows._replace(observation=rows.observation.at[:, 2:].set(0))))
 
 
-def test_bfloat16_stays_near_float32(key):
-    model = make_model(key)
+@pytest.mark.parametrize("options", [{}, {"is_cell_normalised": True, "is_bootstrapped": True, "open_loop_steps": 2}])
+def test_bfloat16_stays_near_float32(options, key):
+    model = make_model(key, settings=dataclasses.replace(SMALL, **options))
     rows = rows_of(key)
     loss = jax.jit(lambda model: model.loss(rows, key)[0])
     full, half = loss(model), loss(cast(model, jnp.bfloat16))

@@ -46,4 +46,4 @@ class Filtered(NamedTuple):
     state: State
     posterior: Gaussian
     prior: Gaussian
-    """Of the member that was drawn at each step."""
+    """Of the member that was followed."""

@@ -1,6 +1,7 @@
 """The world model: encoder, recurrent cell with an ensemble of priors, decoder, reward and cost heads."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import equinox as eqx
@@ -11,11 +12,13 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from actsafe.data.rows import Rows
 from actsafe.models.base import Disagreement, Outcome
 from actsafe.models.networks import MLP
-from actsafe.models.rssm.cell import Cell
+from actsafe.models.rssm.bootstrap import owners_of
+from actsafe.models.rssm.cell import MEMBER_NOISE, Cell
 from actsafe.models.rssm.decoder import Decoder, ImageDecoder, VectorDecoder, kernel_sizes
 from actsafe.models.rssm.elbo import balanced_kl, squared_error
 from actsafe.models.rssm.encoder import Encoder, ImageEncoder, VectorEncoder
 from actsafe.models.rssm.filter import filter_sequences
+from actsafe.models.rssm.open_loop import open_loop_losses
 from actsafe.models.rssm.states import Filtered, State
 
 IMAGE_AXES = 3
@@ -31,10 +34,19 @@ class WorldModelSettings:
     """Size of the stochastic state."""
     hidden: int = 200
     """Width of the layers inside the recurrent cell."""
+    is_cell_normalised: bool = False
+    """Whether layers inside the recurrent cell are normalised: both products of the GRU, each over its gates together
+    and before they meet, and the hidden layers of priors and posterior (LayerNorm, with learned scale and offset)."""
     num_members: int = 5
     """Transition models in the ensemble."""
     member_noise: float = 1.0
     """How far apart the members begin, in std of the weights that they share."""
+    member_noise_on: str = "all"
+    """Where they begin apart. all: noise on all weights; linear: on those outside the GRU alone, as in the released
+    code; independent: every member draws weights of its own, and `member_noise` does not matter."""
+    is_bootstrapped: bool = False
+    """Whether each member learns from rows of its own: every recorded row belongs to half of the members, and to the
+    same ones always. Else any member may be followed to any row, and all come to see the same data."""
     image_depth: int = 32
     """Channels of the first convolution; the others follow by doubling."""
     image_width: int = 1024
@@ -45,13 +57,23 @@ class WorldModelSettings:
     balance: float = 0.8
     """The share of the KL term that teaches the prior."""
     free_nats: float = 1.0
+    """A batch whose mean KL is at or below this many nats teaches the prior nothing of it: `kl_at_floor` is then 1."""
     kl_weight: float = 1.0
+    open_loop_steps: int = 0
+    """k: rewards and costs are also learned 1 to k steps ahead of every k-th row, open loop, by the priors and with
+    the recorded actions, which takes one prediction per row and member. 0: of filtered states alone."""
+    open_loop_weight: float = 1.0
+    """Of these errors in the loss."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            value, least = getattr(self, field.name), 1 if field.type is int else 0
-            if not value >= least:
+            value = getattr(self, field.name)
+            least = 1 if field.type is int and field.name != "open_loop_steps" else 0
+            if field.type is not str and not value >= least:
                 raise ValueError(f"agent.model.{field.name} must be at least {least}, got {value}")
+        if self.member_noise_on not in MEMBER_NOISE:
+            known = ", ".join(MEMBER_NOISE)
+            raise ValueError(f"agent.model.member_noise_on must be one of {known}, got {self.member_noise_on!r}")
         if self.balance > 1:
             raise ValueError(f"agent.model.balance must lie between 0 and 1, got {self.balance}")
 
@@ -131,6 +153,8 @@ class WorldModel(eqx.Module):
             action=action_dim,
             num_members=settings.num_members,
             member_noise=settings.member_noise,
+            member_noise_on=settings.member_noise_on,
+            is_normalised=settings.is_cell_normalised,
             key=cell_key,
         )
         return cls(
@@ -158,7 +182,12 @@ class WorldModel(eqx.Module):
         """States of recorded sequences (batch, time), and the beliefs about them."""
         observation, action, _, _, is_first = map(jnp.asarray, rows)
         embeddings = self.encode(observation.reshape(-1, *observation.shape[2:]))
-        return filter_sequences(self.cell, embeddings.reshape(*is_first.shape, -1), action, is_first, key)
+        owners = self.owners(rows)
+        return filter_sequences(self.cell, embeddings.reshape(*is_first.shape, -1), action, is_first, key, owners)
+
+    def owners(self, rows: Rows) -> Bool[Array, "batch time member"] | None:
+        """The members that learn from each row of a bootstrap; None where all do."""
+        return owners_of(rows, self.num_members) if self.settings.is_bootstrapped else None
 
     def step(
         self,
@@ -218,12 +247,24 @@ class WorldModel(eqx.Module):
     def loss(self, rows: Rows, key: PRNGKeyArray) -> tuple[Float[Array, ""], tuple[State, dict[str, Array]]]:
         """The negative evidence lower bound of sequences (batch, time), with balanced KL (see `elbo`).
 
-        −E[log p(o|s) + log p(r|s) + log p(c|s)] + KL, all likelihoods normal with unit variance.
+        −E[log p(o|s) + log p(r|s) + log p(c|s)] + KL, all likelihoods normal with unit variance; and, as an option,
+        the errors of rewards and costs some steps ahead (see `open_loop`).
         """
         filtered = self.filter(rows, key)
         features = filtered.state.features.reshape(rows.is_first.size, -1)
         observation_loss = jnp.mean(self.decoder.error(features, flat_observations(rows)))
-        return total_loss(self.settings, rows, filtered, observation_loss, self.outcome(features))
+        ahead = self.open_loop_losses(rows, filtered.state, key)
+        return total_loss(self.settings, rows, filtered, observation_loss, self.outcome(features), ahead)
+
+    def open_loop_losses(self, rows: Rows, states: State, key: PRNGKeyArray) -> dict[str, Float[Array, ""]]:
+        """Parts of the loss from rewards and costs some steps ahead of filtered states, if there are any."""
+        num_steps = self.settings.open_loop_steps
+        if not num_steps:
+            return {}
+        # The filter splits the same key in two, which are its folds 0 and 1.
+        own_key = jax.random.fold_in(key, 2)
+        losses = open_loop_losses(self.cell, self.outcome, states, rows, self.owners(rows), num_steps, own_key)
+        return dict(zip(("open_loop_reward_loss", "open_loop_cost_loss"), losses, strict=True))
 
 
 def outcome_of(outputs: Float[Array, "*lead outputs"]) -> Outcome:
@@ -243,10 +284,12 @@ def total_loss(
     filtered: Filtered,
     observation_loss: Float[Array, ""],
     outcome: Outcome,
+    ahead: Mapping[str, Float[Array, ""]],
 ) -> tuple[Float[Array, ""], tuple[State, dict[str, Array]]]:
-    """The loss, the states, and the parts of the loss: means over all rows.
+    """The loss, the states, and the parts of the loss: means over all rows; `ahead` are those of open-loop steps.
 
-    The first row of an episode has no reward and no cost to predict.
+    The first row of an episode has no reward and no cost to predict. `kl_at_floor` is 1 where the KL is at or below the
+    free nats, so that it has no gradient: its mean over updates is the share of batches that left the prior as it was.
     """
     counts = 1.0 - rows.is_first.ravel().astype(jnp.float32)
     num_counted = jnp.maximum(jnp.sum(counts), 1.0)
@@ -258,7 +301,16 @@ def total_loss(
         filtered.posterior, filtered.prior, balance=settings.balance, free_nats=settings.free_nats
     )
     loss = observation_loss + reward_loss + cost_loss + settings.kl_weight * kl_loss
-    parts = {"observation_loss": observation_loss, "reward_loss": reward_loss, "cost_loss": cost_loss, "kl": kl}
+    if ahead:
+        loss = loss + settings.open_loop_weight * sum(ahead.values())
+    parts = {
+        "observation_loss": observation_loss,
+        "reward_loss": reward_loss,
+        "cost_loss": cost_loss,
+        "kl": kl,
+        "kl_at_floor": (kl <= settings.free_nats).astype(jnp.float32),
+        **ahead,
+    }
     return loss, (filtered.state, parts)
 
 
