@@ -222,6 +222,8 @@ class AgentSettings(abc.ABC):
     """Whether its policies can be deployed from a safe set; one that checks every decision by itself needs none."""
     sequence_length: ClassVar[int] = 1
     """Rows of each sequence that is learned from."""
+    for_a_try: ClassVar[str] = "fewer episodes"
+    """What to ask for where a run is too long for a CPU."""
     more_cautious: ClassVar[str] = "with other settings of the agent"
     """How to train anew where the model was found overconfident."""
 

@@ -71,6 +71,7 @@ class GPAgentSettings(AgentSettings):
     kind: ClassVar[str] = "gp"
     is_double: ClassVar[bool] = True
     is_one_program: ClassVar[bool] = True
+    for_a_try: ClassVar[str] = "--preset demo, or --preset own-gp"
     more_cautious: ClassVar[str] = "with a larger agent.gp.noise_std, or agent.confidence.kind=fixed and a larger value"
 
     gp: GPSettings = dataclasses.field(default_factory=GPSettings)
@@ -185,11 +186,11 @@ class GPAgent(Agent):
 
     def operations(self, num_steps: int) -> float:
         """Of the variances alone: two triangular products with the subset, of every state that a search imagines."""
-        search, sizes = self.settings.planning.search, self.settings.gp
+        search, subset = self.settings.planning.search, self.settings.gp.subset_size or self.num_rows
         decay = search.population_decay
         num_plans = sum(search.num_candidates / decay**n for n in range(search.num_iterations))
         num_states = num_plans * search.horizon * self.settings.objective.num_particles
-        return num_steps / self.spec.action_repeat * num_states * self.problem.state_dim * 2.0 * sizes.subset_size**2
+        return num_steps / self.spec.action_repeat * num_states * self.problem.state_dim * 2.0 * subset**2
 
     @property
     def num_rows(self) -> int:

@@ -93,6 +93,7 @@ class WorldModelAgentSettings(AgentSettings):
 
     kind: ClassVar[str] = "rssm"
     takes_safe_set: ClassVar[bool] = True
+    for_a_try: ClassVar[str] = "--preset vision-tiny, or --preset own-state"
     more_cautious: ClassVar[str] = "with more agent.updates_per_1000_steps, or a longer schedule.warm_up"
 
     model: WorldModelSettings = dataclasses.field(default_factory=WorldModelSettings)

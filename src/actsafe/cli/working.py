@@ -85,11 +85,12 @@ def long_notice(trainer: Trainer) -> str:
     epochs_left = trainer.config.num_units - trainer.folder.num_done
     num_operations = trainer.agent.operations(epochs_left * trainer.loop.num_ticks * trainer.loop.steps_per_tick)
     seconds = num_operations * len(trainer.config.seeds) / _operations_per_second()
+    seconds *= 1 + trainer.config.agent.is_double
     if seconds < LONG:
         return ""
     return (
         f"learning takes about {duration(seconds)} or more on this CPU, and is for an accelerator; for a try: "
-        "--preset vision-tiny, or --preset own-state"
+        f"{trainer.config.agent.for_a_try}"
     )
 
 
