@@ -55,7 +55,8 @@ def filter_sequences(
     num_rows, num_steps = is_first.shape
     draws = FilterDraws.draw(cell, num_steps, num_rows, key, owners)
     inputs = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), (embeddings, actions, is_first))
-    filtered = filter_steps(cell, *inputs, draws)
+    embeddings, actions, is_first = inputs
+    filtered = filter_steps(cell, embeddings, actions, is_first, draws)
     return jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), filtered)
 
 
