@@ -70,8 +70,8 @@ def value_bounds(
     cost:    [0, (max{c_max, ĉ_max} + λ u_max) / (1 − γ_c)]
 
     r and c are recorded, u and ĉ dreamt (`dreamt_costs`, the largest of these dreams). The model may expect a larger
-    cost than any that was met, and no critic is held below that. A c_max that is not known, which is not above 0, bounds
-    nothing: only a cost that was seen says how large costs are. Critics learn from their own values and may run away; a
+    cost than any that was met, and no critic is held below that. A c_max that is not known, or not above 0, is taken as
+    infinite: only a cost that was met says how large costs are. Critics learn from their own values and may run away; a
     negative value of a cost would pay for breaking the budget.
     """
     recorded = weights.recorded
@@ -80,7 +80,9 @@ def value_bounds(
     known = jnp.asarray(recorded.highest_costs, jnp.float32)
     costs = jnp.maximum(jnp.where(known > 0.0, known, jnp.inf), dreamt_costs)
     _, charge = _scaled(weights.pessimism, 0.0, largest_uncertainty)
-    reward_bounds = [(of_task + of_bonus) / (1.0 - settings.discount) for of_task, of_bonus in zip(task, bonus, strict=True)]
+    reward_bounds = [
+        (of_task + of_bonus) / (1.0 - settings.discount) for of_task, of_bonus in zip(task, bonus, strict=True)
+    ]
     cost_bounds = jnp.zeros_like(costs), (costs + charge) / (1.0 - settings.cost_discount)
     return Bounds(
         *(jnp.append(reward, cost).astype(jnp.float32) for reward, cost in zip(reward_bounds, cost_bounds, strict=True))

@@ -131,7 +131,7 @@ class ImaginedObjective:
             for cost, value in zip(pessimistic, values[1:], strict=True)
         ]
         discounts = discount_weights(settings.discount, settings.horizon)[:, None]
-        earned = discounts * returns[0]
+        earned = returns[0] * discounts
         loss = -(self._counted(earned) if self.is_loss_counted else jnp.mean(earned))
         if self.smallest_range is not None:
             memory = memory.with_returns(jax.lax.stop_gradient(returns[0]))

@@ -167,7 +167,7 @@ class Learner:
                 f"safety_critic_loss_{number}": taught.critic_losses[1 + number],
             }
         if self.objective.smallest_range is not None:
-            info["return_range"] = imagined.memory.return_range
+            info["return_range"] = jnp.asarray(imagined.memory.return_range)
         actor, critics = Packed(vector, learned.actor.layout), Packed(every, learned.critics.layout)
         return ActorCritic(
             actor,

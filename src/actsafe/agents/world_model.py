@@ -150,7 +150,7 @@ class WorldModelAgentSettings(AgentSettings):
     good, whatever the next two say."""
     handover_reward: float | None = None
     """The task's policy takes over only once a larger reward than this was recorded: a policy that maximises a reward
-    which nobody has seen learns nothing. 0 is for sparse rewards; None asks for none, as rewards need not be positive."""
+    which nobody has seen learns nothing. 0 is for sparse rewards; None asks for none, as some are never positive."""
     is_handover_final: bool = False
     """Whether the task's policy goes on acting after an epoch in which it broke a budget in the mean. False: the
     exploration's acts for at least an epoch, and until the task's may take over again."""
@@ -435,7 +435,7 @@ class WorldModelAgent(Agent):
         """The weights of every policy, with what was recorded; rewards count as they are learned."""
         if recorded is None:
             return weights
-        scale, num_policies = self.settings.reward_scale, weights.task.shape[0]
+        scale, num_policies = self.settings.reward_scale, 1 + self.algorithm.explores
         learned = Recorded(scale * recorded.lowest_reward, scale * recorded.highest_reward, recorded.highest_costs)
         everyone = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_policies, *jnp.shape(leaf))), learned)
         return weights._replace(recorded=everyone)

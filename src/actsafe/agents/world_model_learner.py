@@ -172,8 +172,8 @@ class EpochUpdates:
 
 
 def recorded(rows: Rows, module: Any) -> Recorded:
-    """The extremes of a replay's rewards (environment, row) and costs, by numpy or jax.numpy; 0, which rows are that are
-    not filled yet, is always among them."""
+    """The extremes of a replay's rewards (environment, row) and costs, by numpy or jax.numpy; 0, which rows are that
+    are not filled yet, is always among them."""
     reward, costs = rows.reward, rows.costs
     highest_costs = module.max(costs, axis=(0, 1), initial=0.0)
     return Recorded(module.min(reward, initial=0.0), module.max(reward, initial=0.0), highest_costs)

@@ -59,9 +59,7 @@ def gradients(
             outcome = outcome_of(mlp(model.head, features[1:] if everyone is None else everyone))
             if everyone is not None:
                 outcome = Outcome(*(jnp.mean(leaf, axis=0) for leaf in outcome))
-            return objective.evaluate(
-                weights, learned.objective_memory, outcome, uncertainty, values, lambda_returns
-            )
+            return objective.evaluate(weights, learned.objective_memory, outcome, uncertainty, values, lambda_returns)
 
         outputs, to_parts, imagined = jax.vjp(outputs_of, features, judged.values, uncertainty, everyone, has_aux=True)
         each = jnp.eye(outputs.size, dtype=outputs.dtype)

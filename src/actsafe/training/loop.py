@@ -283,7 +283,9 @@ class Loop:
         """Whether the mean cost over some seed's episodes is over a budget."""
         means = [np.mean([outcome.costs for outcome in of_seed], axis=0) for of_seed in outcomes if of_seed]
         return any(
-            is_over(cost, budget) for of_seed in means for cost, budget in zip(of_seed, self.envs.spec.budgets, strict=True)
+            is_over(cost, budget)
+            for of_seed in means
+            for cost, budget in zip(of_seed, self.envs.spec.budgets, strict=True)
         )
 
     def _require_safe_seed(self, phase: Phase, outcomes: list[list[EpisodeOutcome]]) -> None:

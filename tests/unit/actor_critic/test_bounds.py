@@ -17,7 +17,7 @@ from actsafe.objectives.uncertainty import EpistemicNorm, UncertaintySettings
 from actsafe.objectives.weights import ObjectiveWeights, Recorded
 
 HALF = ActorCriticSettings(horizon=2, discount=0.5, cost_discount=0.75, trace=0.5)
-"""1 / (1 - γ) is 2 for rewards and 4 for costs."""
+"""What every decision brings counts for 2 decisions of rewards, 1 / (1 - 0.5), and for 4 of costs."""
 RECORDED = Recorded(-1.0, 3.0, jnp.asarray([2.0, 5.0]))
 NOTHING = ObjectiveMemory()
 
@@ -74,13 +74,11 @@ def test_a_negative_value_of_a_cost_pays_for_nothing():
     # V = 2 · 4 = 8: R_1 = 1 + 0.75 · 8 = 7 and R_0 = 1 + 0.75 · (0.5 · 8 + 0.5 · 7).
     np.testing.assert_allclose(cost_return(100.0), [6.625, 7.0])
     # As released: R_1 = 1 - 75 and R_0 = 1 + 0.75 · (0.5 · -100 + 0.5 · -74).
-    np.testing.assert_allclose(
-        cost_return(-100.0, dataclasses.replace(HALF, is_value_bounded=False)), [-64.25, -74.0]
-    )
+    np.testing.assert_allclose(cost_return(-100.0, dataclasses.replace(HALF, is_value_bounded=False)), [-64.25, -74.0])
 
 
 def test_the_loss_counts_the_rows_that_costs_count():
-    """Rewards of 1, 2, 3 and 4 in four rows of one decision, of which every second one counts; costs are ten times that.
+    """Rewards of 1, 2, 3 and 4 in four rows of one decision, every second of which counts; costs are ten times that.
 
     Returns are rewards, as no critic promises anything: of rows 2 and 4 the mean is 3, of all 2.5.
     """
@@ -153,9 +151,10 @@ def test_settings_that_cannot_be_are_refused():
 
 def test_bounds_are_a_program(key):
     """Of several policies at once, with what each remembers."""
-    weights = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *2 * [
-        ObjectiveWeights(1.0, 0.0, 4.0, RECORDED)
-    ])
+    weights = jax.tree.map(
+        lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]),
+        *2 * [ObjectiveWeights(1.0, 0.0, 4.0, RECORDED)],
+    )
     found = jax.jit(jax.vmap(lambda weights, u: value_bounds(HALF, weights, jnp.zeros(2), u)))(
         weights, jnp.asarray([0.5, 0.0])
     )

@@ -195,6 +195,7 @@ def test_returns_end_in_slow_copies_and_newest_critics_learn(key):
     moved = after.slow_critics.vector - before.critics.vector
     np.testing.assert_allclose(moved, 0.25 * (after.critics.vector - before.critics.vector), rtol=1e-3, atol=1e-6)
     assert np.abs(moved).max() > 1e-3
+
     # With critics that promise otherwise returns are as before, and with copies that do they are not.
     def returns(**changed):
         return update(dataclasses.replace(before, **changed))[1].imagined.returns

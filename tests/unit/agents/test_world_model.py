@@ -327,12 +327,16 @@ def test_who_acts_is_the_average_where_there_is_one(after_expansion):
     def acted(state, role):
         policy = agent.policy(state.policy_weights, ActMode(role, is_greedy=True))
         percept = Percept(jnp.zeros(4, jnp.float32), jnp.zeros((4, 1), jnp.float32), jnp.ones(4, bool))
-        decision, _ = policy.act(policy.begin(4, jax.random.key(3)), policy.encode(jnp.ones((4, 3), jnp.float32)), percept)
+        decision, _ = policy.act(
+            policy.begin(4, jax.random.key(3)), policy.encode(jnp.ones((4, 3), jnp.float32)), percept
+        )
         return decision.action
 
     for state, is_average in ((averaging, True), (first, False)):
         learned = state.actor_critics
-        moved = dataclasses.replace(learned, actor=dataclasses.replace(learned.actor, vector=learned.actor.vector + 1.0))
+        moved = dataclasses.replace(
+            learned, actor=dataclasses.replace(learned.actor, vector=learned.actor.vector + 1.0)
+        )
         other = dataclasses.replace(state, actor_critics=moved)
         for role in (Role.TASK, Role.EXPLORATION):
             assert np.array_equal(acted(other, role), acted(state, role)) is is_average

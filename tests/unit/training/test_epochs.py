@@ -279,7 +279,10 @@ class Costly(Random):
     ],
 )
 def test_a_policy_that_broke_its_budget_hands_back(config, envs, agent, state, costs, changes, expected):
-    settings, schedule = dataclasses.replace(agent.settings, **changes), Schedule(warm_up=1, expansion=1, exploitation=3)
+    settings, schedule = (
+        dataclasses.replace(agent.settings, **changes),
+        Schedule(warm_up=1, expansion=1, exploitation=3),
+    )
     config = dataclasses.replace(config, schedule=schedule, agent=settings)
     loop = Loop(config, envs, dataclasses.replace(agent, settings=settings))
     loop._collector = Costly(envs)
