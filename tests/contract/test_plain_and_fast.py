@@ -17,6 +17,7 @@ from actsafe.actor_critic import dream as plain_dream
 from actsafe.actor_critic import losses
 from actsafe.actor_critic import update as plain_update
 from actsafe.actor_critic.actor import Actor
+from actsafe.actor_critic.bounds import ObjectiveMemory
 from actsafe.actor_critic.dream import DreamNoise
 from actsafe.actor_critic.losses import ImaginedObjective
 from actsafe.actor_critic.settings import ActorCriticSettings
@@ -34,6 +35,7 @@ from actsafe.fast.filter_forward import FilterSizes
 from actsafe.fast.filter_kernel import FilterWorkspace
 from actsafe.fast.hoisting import hoisted_scan
 from actsafe.models.networks import MLP, Dense, cast
+from actsafe.models.packing import flat
 from actsafe.models.rssm.cell import Cell
 from actsafe.models.rssm.decoder import ImageDecoder, Upsampling, VectorDecoder
 from actsafe.models.rssm.encoder import Convolution, ImageEncoder, VectorEncoder
@@ -41,7 +43,7 @@ from actsafe.models.rssm.filter import filter_sequences
 from actsafe.models.rssm.states import State
 from actsafe.models.rssm.world_model import WorldModel, WorldModelSettings
 from actsafe.objectives.uncertainty import EpistemicNorm
-from actsafe.objectives.weights import ObjectiveWeights, stacked
+from actsafe.objectives.weights import ObjectiveWeights, Recorded, stacked
 
 pytestmark = pytest.mark.parity
 
@@ -356,11 +358,13 @@ def critic_values(key):
     return Pair(plain, fast, (batch,))
 
 
-def learner_of(**choices):
-    return Learner(ImaginedObjective(ACTOR_CRITIC, EpistemicNorm(), **choices), LBSGD(), (5.0,))
+def learner_of(settings=ACTOR_CRITIC, **choices):
+    return Learner(ImaginedObjective(settings, EpistemicNorm(), **choices), LBSGD(), (5.0,))
 
 
-WEIGHTS = ObjectiveWeights(*(jnp.asarray(value, jnp.float32) for value in (1.0, 0.5, 2.0, -1.0, 1.0)))
+SINGLE = functools.partial(jnp.asarray, dtype=jnp.float32)
+WEIGHTS = ObjectiveWeights(*map(SINGLE, (1.0, 0.5, 2.0)), Recorded(SINGLE(-0.01), SINGLE(0.01), SINGLE([0.5])))
+EXPLORING = ObjectiveWeights(*map(SINGLE, (0.0, 10.0, 2.0)), WEIGHTS.recorded)
 
 
 def saturated(learned, mean=7.0):
@@ -370,19 +374,30 @@ def saturated(learned, mean=7.0):
     return dataclasses.replace(learned, actor=type(learned.actor).of(actor))
 
 
-def policy_gradients(**choices):
+def outspoken(critics, factor):
+    """Critics whose values reach beyond what is possible, to both sides."""
+    tree = critics.tree
+    louder = eqx.tree_at(lambda net: net.layers[-1].weight, tree, factor * tree.layers[-1].weight)
+    return type(critics)(jax.vmap(flat)(louder), critics.layout)
+
+
+def policy_gradients(settings=ACTOR_CRITIC, weights=WEIGHTS, memory=(0.0, 0.0), **choices):
     def make(key):
-        model, learner = make_model(), learner_of(**choices)
+        model, learner = make_model(), learner_of(settings, **choices)
         learned, start = saturated(learner.init(9, 2, key)), make_state(key, 34, sizes=(6, 3))
+        critics = outspoken(learned.critics, 3e3)
+        slow = None if learned.slow_critics is None else outspoken(learned.slow_critics, 2e3)
+        seen = ObjectiveMemory(*map(SINGLE, memory))
+        learned = dataclasses.replace(learned, critics=critics, slow_critics=slow, objective_memory=seen)
         noise = learner.draw(learned, model, start, key)
 
         def plain(start):
-            return jax.lax.stop_gradient(tuple(learner.gradients(learned, model, start, noise, WEIGHTS)))
+            return jax.lax.stop_gradient(tuple(learner.gradients(learned, model, start, noise, weights)))
 
         def fast(start):
             actor = learned.actor.tree
             dreamt, to_offsets = side_by_side._dream(model, actor, start, noise, None, 1)
-            taught = objective.gradients(learner.objective, learned.critics.tree, model, dreamt, noise, WEIGHTS)
+            taught = objective.gradients(learner.objective, learned, model, dreamt, noise, weights)
             recalled = side_by_side._recall(learner, learned, dreamt)
             found = side_by_side._gradients(learner, learned, recalled, noise, taught, to_offsets)
             return jax.lax.stop_gradient(tuple(found))
@@ -421,13 +436,13 @@ def world_model_step(settings=MODEL):
     return make
 
 
-def everything(settings=MODEL):
+def everything(model_settings=MODEL, *, settings=ACTOR_CRITIC, **choices):
     def make(key):
-        model, learner, rows = make_model(settings), learner_of(), make_rows(key)
+        model, learner, rows = make_model(model_settings), learner_of(settings, **choices), make_rows(key)
         keys = jax.random.split(key, 2)
-        learned = jax.vmap(lambda k: learner.init(9, 2, k))(keys)
+        learned = eqx.filter_vmap(lambda k: learner.init(9, 2, k))(keys)
         starts = make_state(key, 10, sizes=(6, 3))
-        weights = stacked([WEIGHTS, ObjectiveWeights(0.0, 10.0, 2.0)])
+        weights = stacked([WEIGHTS, EXPLORING])
 
         def of(learn_both):
             def run(model):
@@ -473,6 +488,11 @@ PAIRS = {
     "policy_gradients_averaged": policy_gradients(is_outcome_averaged=True),
     "policy_gradients_differentiated": policy_gradients(is_uncertainty_differentiated=True),
     "policy_gradients_counted": policy_gradients(is_counted=(True, False)),
+    "policy_gradients_counted_in_costs": policy_gradients(is_counted=(True, False), is_loss_counted=False),
+    "policy_gradients_unbounded": policy_gradients(dataclasses.replace(ACTOR_CRITIC, is_value_bounded=False)),
+    "policy_gradients_slow_critics": policy_gradients(dataclasses.replace(ACTOR_CRITIC, critic_average=0.9)),
+    "policy_gradients_exploring": policy_gradients(weights=EXPLORING, memory=(3.0, 0.0)),
+    "policy_gradients_normalised": policy_gradients(weights=EXPLORING, memory=(0.0, 0.4), smallest_range=0.01),
     "world_model_loss": world_model_loss(),
     "world_model_step": world_model_step(),
     "learn_both": everything(),
@@ -481,6 +501,9 @@ PAIRS = {
     "world_model_step_normalised": world_model_step(OPTIONS["normalised"]),
     **{f"world_model_loss_{name}": world_model_loss(settings) for name, settings in OPTIONS.items()},
     "learn_both_with_all_options": everything(TOGETHER),
+    "learn_both_averaged": everything(
+        settings=dataclasses.replace(ACTOR_CRITIC, critic_average=0.9, actor_average=0.8), smallest_range=0.01
+    ),
 }
 BY_DEVICE = {
     "convolution_few": convolution(3),

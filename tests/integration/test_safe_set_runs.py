@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax
 import numpy as np
 import pytest
 
@@ -61,7 +62,7 @@ def state_of(path):
         return trainer.newest()[1].agent
 
 
-def test_a_run_stopped_in_the_middle_of_a_canary_goes_on_bit_for_bit(whole, tmp_path, assert_same_run):
+def test_a_run_stopped_in_the_middle_of_a_canary_goes_on_bit_for_bit(whole, tmp_path):
     def stop(rows):
         if rows[0]["epoch"] == 3:
             raise KeyboardInterrupt
@@ -71,7 +72,12 @@ def test_a_run_stopped_in_the_middle_of_a_canary_goes_on_bit_for_bit(whole, tmp_
         runner.train(path, configured(), command="train", on_epoch=stop)
     assert int(state_of(path).safe_set.stage[0]) == 2
     runner.resume(path, command="resume")
-    assert_same_run(path, whole)
+    for name in ("metrics.jsonl", "ledger.jsonl"):
+        assert (path / name).read_bytes() == (whole / name).read_bytes(), name
+    got, expected = jax.tree.leaves(state_of(path)), jax.tree.leaves(state_of(whole))
+    assert len(got) == len(expected) > 20
+    for ours, theirs in zip(got, expected, strict=True):
+        np.testing.assert_array_equal(np.asarray(ours), np.asarray(theirs))
 
 
 def test_the_task_has_no_certified_policy_so_that_the_seed_policy_is_evaluated(whole):

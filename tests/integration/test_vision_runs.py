@@ -143,7 +143,7 @@ def test_who_has_taken_over_is_not_asked_again(unfinished, whole_run, monkeypatc
 def test_nobody_is_asked_where_the_settings_say_so(whole_run, monkeypatch, is_checked, expected):
     config = RunFolder.open(whole_run).config
     settings = dataclasses.replace(config.agent, is_handover_checked=is_checked)
-    monkeypatch.setattr(world_model, "may_take_over", lambda *arguments: False)
+    monkeypatch.setattr(world_model, "may_take_over", lambda *arguments, **settings: False)
     loop = make_loop(dataclasses.replace(config, agent=settings))
     before = TrainState(None, None, False, loop.agent.may_exploit({}), 200, 20)
     assert loop._phase(3, before) is expected

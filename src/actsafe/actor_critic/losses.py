@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from actsafe.actor_critic.bounds import ObjectiveMemory, value_bounds
 from actsafe.actor_critic.dream import Dream, DreamNoise
 from actsafe.actor_critic.settings import ActorCriticSettings
 from actsafe.models.base import LatentModel, Outcome
@@ -62,6 +63,8 @@ class Imagined(NamedTuple):
     reward: Float[Array, ""]
     costs: Float[Array, " constraint"]
     uncertainty: Float[Array, ""]
+    memory: ObjectiveMemory
+    """After these dreams."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,11 +79,22 @@ class ImaginedObjective:
     is followed (the paper)."""
     is_counted: tuple[bool, ...] = (True,)
     """Of neighbouring rows, repeating: whether they count against the budgets. All teach the critics."""
+    is_loss_counted: bool = True
+    """Whether the loss counts the same rows as the costs. False: all rows. Where costs do not count, nothing holds the
+    policy back from what the loss alone teaches it there."""
+    smallest_range: float | None = None
+    """The exploration's loss is divided by the running range of its returns, and by at least this; None: by nothing."""
     dtype: Any = jnp.float32
     """Of products of matrices."""
 
     def __call__(
-        self, model: LatentModel, critics: MLP, dreamt: Dream, noise: DreamNoise, weights: ObjectiveWeights
+        self,
+        model: LatentModel,
+        critics: MLP,
+        dreamt: Dream,
+        noise: DreamNoise,
+        weights: ObjectiveWeights,
+        memory: ObjectiveMemory,
     ) -> tuple[Float[Array, " output"], Imagined]:
         """The loss and the pessimistic cost returns of dreams, as one vector, and what they are made of."""
         before = jax.tree.map(lambda leaf: leaf[:-1], dreamt.states)
@@ -91,29 +105,39 @@ class ImaginedObjective:
             outcome = jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), model.outcome(model.features(everyone)))
         else:
             outcome = model.outcome(features[1:])
-        return self.evaluate(weights, outcome, uncertainty, critic_values(critics, features))
+        return self.evaluate(weights, memory, outcome, uncertainty, critic_values(critics, features))
 
     def evaluate(
         self,
         weights: ObjectiveWeights,
+        memory: ObjectiveMemory,
         outcome: Outcome,
         uncertainty: Float[Array, "time row"],
         values: Float[Array, "critic time_and_one row"],
         returns_of: Callable[..., Array] = lambda_returns,
     ) -> tuple[Float[Array, " output"], Imagined]:
-        """−mean γ^t R_t over all dreamt states, and the mean return of every pessimistic cost c + λ u."""
+        """−mean γ^t R_t over dreamt states, and the mean return of every pessimistic cost c + λ u."""
         settings, (reward, costs) = self.settings, outcome
         bonus = uncertainty if self.is_uncertainty_differentiated else jax.lax.stop_gradient(uncertainty)
         rewards = weights.task * reward + weights.uncertainty * bonus
         pessimistic = jnp.moveaxis(costs, -1, 0) + weights.pessimism * uncertainty[None]
-        possible = jnp.clip(values[0], weights.lowest, weights.highest)
-        returns = [returns_of(rewards, possible, discount=settings.discount, trace=settings.trace)]
+        memory = memory.with_uncertainty(jax.lax.stop_gradient(uncertainty))
+        if settings.is_value_bounded:
+            largest_costs = jax.lax.stop_gradient(jnp.max(costs, axis=(0, 1)))
+            values = value_bounds(settings, weights, largest_costs, memory.largest_uncertainty).clip(values)
+        returns = [returns_of(rewards, values[0], discount=settings.discount, trace=settings.trace)]
         returns += [
             returns_of(cost, value, discount=settings.cost_discount, trace=settings.trace)
             for cost, value in zip(pessimistic, values[1:], strict=True)
         ]
         discounts = discount_weights(settings.discount, settings.horizon)[:, None]
-        outputs = jnp.stack([-jnp.mean(discounts * returns[0]), *(self._counted(cost) for cost in returns[1:])])
+        earned = returns[0] * discounts
+        loss = -(self._counted(earned) if self.is_loss_counted else jnp.mean(earned))
+        if self.smallest_range is not None:
+            memory = memory.with_returns(jax.lax.stop_gradient(returns[0]))
+            scale = jnp.maximum(memory.return_range, self.smallest_range)
+            loss = loss / jnp.where(jnp.asarray(weights.task) == 0.0, scale, 1.0)
+        outputs = jnp.stack([loss, *(self._counted(cost) for cost in returns[1:])])
         imagined = Imagined(
             jnp.stack(returns),
             outputs[0],
@@ -121,6 +145,7 @@ class ImaginedObjective:
             jnp.mean(reward),
             self._counted(costs),
             self._counted(uncertainty),
+            memory,
         )
         return outputs, jax.lax.stop_gradient(imagined)
 

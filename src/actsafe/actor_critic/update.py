@@ -10,6 +10,7 @@ import optax
 from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from actsafe.actor_critic.actor import Actor
+from actsafe.actor_critic.bounds import ObjectiveMemory
 from actsafe.actor_critic.dream import DreamNoise, dream
 from actsafe.actor_critic.losses import Imagined, ImaginedObjective, critic_values
 from actsafe.actor_critic.settings import ActorCriticSettings
@@ -19,7 +20,7 @@ from actsafe.constrained.optimisers import clipped_adam
 from actsafe.data.rows import Rows
 from actsafe.models.base import Latent, LatentModel
 from actsafe.models.networks import MLP, cast
-from actsafe.models.packing import Packed
+from actsafe.models.packing import Packed, Tree
 from actsafe.objectives.weights import ObjectiveWeights
 
 
@@ -33,6 +34,21 @@ class ActorCritic(eqx.Module):
     critic_memory: Any
     step_memory: Any
     """Of the constrained step: barrier weight or multipliers."""
+    objective_memory: ObjectiveMemory
+    slow_critics: Packed[MLP] | None = None
+    """Running averages of the critics; None where returns end in the values of the critics themselves."""
+    average_actor: Packed[Actor] | None = None
+    """The running average of the actor; None where the newest is deployed."""
+
+    @property
+    def deployed(self) -> Packed[Actor]:
+        """The actor that acts, is evaluated and is certified."""
+        return self.actor if self.average_actor is None else self.average_actor
+
+    @property
+    def bootstrap(self) -> Packed[MLP]:
+        """The critics whose values returns end in."""
+        return self.critics if self.slow_critics is None else self.slow_critics
 
 
 class Gradients(NamedTuple):
@@ -74,6 +90,9 @@ class Learner:
             self._actor_optimiser.init(actor.vector),
             jax.vmap(clipped_adam(settings.critic_rate).init)(critics.vector),
             self.step.init(len(self.budgets)),
+            ObjectiveMemory.empty(),
+            _copy(critics) if settings.critic_average else None,
+            _copy(actor) if settings.actor_average else None,
         )
 
     def improve(
@@ -94,12 +113,12 @@ class Learner:
     ) -> Gradients:
         """Gradients of the loss and the cost returns for the actor's weights, and of the critics' losses for theirs."""
         dtype = self.objective.dtype
-        frozen_critics = cast(learned.critics.tree, dtype)
+        frozen_critics = cast(learned.bootstrap.tree, dtype)
 
         def outputs(vector: Array) -> tuple[Array, Any]:
             actor = cast(Packed(vector, learned.actor.layout).tree, dtype)
             dreamt = dream(model, actor, start, noise)
-            found, imagined = self.objective(model, frozen_critics, dreamt, noise, weights)
+            found, imagined = self.objective(model, frozen_critics, dreamt, noise, weights, learned.objective_memory)
             features = jax.lax.stop_gradient(model.features(dreamt.states))
             saturation = actor.saturation(actor.layers(features[:-1]))
             return found + self.settings.saturation_penalty * saturation, (imagined, features, saturation)
@@ -147,8 +166,19 @@ class Learner:
                 f"margin_{number}": margins[number],
                 f"safety_critic_loss_{number}": taught.critic_losses[1 + number],
             }
-        packed = Packed(vector, learned.actor.layout), Packed(every, learned.critics.layout)
-        return ActorCritic(*packed, actor_memory, critic_memory, step_memory), info
+        if self.objective.smallest_range is not None:
+            info["return_range"] = jnp.asarray(imagined.memory.return_range)
+        actor, critics = Packed(vector, learned.actor.layout), Packed(every, learned.critics.layout)
+        return ActorCritic(
+            actor,
+            critics,
+            actor_memory,
+            critic_memory,
+            step_memory,
+            imagined.memory.or_before(learned.objective_memory),
+            averaged(learned.slow_critics, critics, self.settings.critic_average),
+            averaged(learned.average_actor, actor, self.settings.actor_average),
+        ), info
 
     @property
     def _actor_optimiser(self) -> optax.GradientTransformation:
@@ -159,6 +189,17 @@ class Learner:
         settings = self.settings
         of_costs = settings.critic_rate if settings.safety_critic_rate is None else settings.safety_critic_rate
         return jnp.asarray([settings.critic_rate, *(of_costs for _ in self.budgets)], jnp.float32)
+
+
+def averaged(average: Packed[Tree] | None, newest: Packed[Tree], decay: float) -> Packed[Tree] | None:
+    """decay · average + (1 − decay) · newest; None where no average is kept."""
+    if average is None:
+        return None
+    return Packed(decay * average.vector + (1.0 - decay) * newest.vector, newest.layout)
+
+
+def _copy(packed: Packed[Tree]) -> Packed[Tree]:
+    return Packed(jnp.copy(packed.vector), packed.layout)
 
 
 class Batch(NamedTuple):

@@ -319,6 +319,11 @@ class Agent(abc.ABC):
     def may_exploit(self, learned: Mapping[str, Any]) -> bool:
         """Whether the task's policy may act in place of the exploration's, by what an epoch's updates measured."""
 
+    @property
+    def hands_back(self) -> bool:
+        """Whether the exploration acts again after an epoch in which the task's policy broke a budget in the mean."""
+        return False
+
     @abc.abstractmethod
     def predicted(self, role: Role, learned: Mapping[str, Any], decided: float | None) -> list[dict[str, Any]]:
         """For every constraint, what an epoch's acting policy was predicted to cost: columns of the ledger.

@@ -43,16 +43,13 @@ from actsafe.models.networks import cast
 from actsafe.models.packing import Packed, flat
 from actsafe.models.rssm.world_model import WorldModel, WorldModelSettings, predict_video, require_learnable
 from actsafe.objectives.uncertainty import UncertaintySettings, planner_budget
-from actsafe.objectives.weights import ObjectiveWeights, stacked
+from actsafe.objectives.weights import ObjectiveWeights, Recorded, stacked
 
 TASK, EXPLORATION = 0, 1
 """Places of the actor-critics along their axis."""
 
 UNROLLED = 10
 """Steps of a loop in one piece on an accelerator, which waits less between them."""
-
-RewardRange = Float[Array, "2"]
-"""The least and the largest."""
 
 PRECISIONS = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
 
@@ -107,7 +104,11 @@ class WorldModelAgentSettings(AgentSettings):
     recent_rows: int = 0
     """Which dreams count against the budgets. 0: all, wherever in the replay they begin, as in the released code. Else
     half of every batch is from the newest so many rows, of all environments together, and dreams that begin there
-    count: what the agent did long ago still teaches everyone, but is no longer what its policies are said to cost."""
+    count: what the agent did long ago still teaches model and critics, but is no longer what its policies are said to
+    cost."""
+    is_loss_recent: bool = True
+    """Whether with `recent_rows` the same dreams make the loss. False: all dreams do, and where costs do not count the
+    actor learns from rewards alone, which teaches it not to brake at an edge where it was long ago."""
     model_rate: float = 3e-4
     """Learning rate of the world model."""
     reward_scale: float = 1.0
@@ -133,6 +134,11 @@ class WorldModelAgentSettings(AgentSettings):
         for name, least in (("recent_rows", 0), ("batch_size", batch_size), ("sequence_length", 1), ("unroll", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"agent.{name} must be at least {least}, got {getattr(self, name)}")
+        if self.handover_reward is not None and not 0 <= self.handover_reward < float("inf"):
+            raise ValueError(
+                "agent.handover_reward must be a finite number of at least 0, or null to ask for no reward, got "
+                f"{self.handover_reward}"
+            )
         for name in ("model_rate", "reward_scale"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise ValueError(f"agent.{name} must be positive, got {getattr(self, name)}")
@@ -149,7 +155,14 @@ class WorldModelAgentSettings(AgentSettings):
     """Rows, of all environments together, that are kept to learn from: a decision each, or an episode's beginning."""
     is_handover_checked: bool = True
     """Whether the expansion goes on after its time until the task's policy keeps its budgets in its own imagination, or
-    is no worse there than the one that explores. The released code hands over in any case."""
+    is no worse there than the one that explores. False: as released, the task's policy takes over in any case and for
+    good, whatever the next two say."""
+    handover_reward: float | None = None
+    """The task's policy takes over only once a larger reward than this was recorded: a policy that maximises a reward
+    which nobody has seen learns nothing. 0 is for sparse rewards; None asks for none, as some are never positive."""
+    is_handover_final: bool = False
+    """Whether the task's policy goes on acting after an epoch in which it broke a budget in the mean. False: the
+    exploration's acts for at least an epoch, and until the task's may take over again."""
 
     @classmethod
     def small(cls) -> Mapping[str, Any]:
@@ -231,7 +244,7 @@ class WorldModelState(eqx.Module):
 
     @property
     def policy_weights(self) -> PolicyWeights:
-        return PolicyWeights(self.model, self.actor_critics.actor)
+        return PolicyWeights(self.model, self.actor_critics.deployed)
 
 
 class FilterMemory(NamedTuple):
@@ -334,6 +347,8 @@ class WorldModelAgent(Agent):
             is_uncertainty_differentiated=uncertainty.is_intrinsic_differentiated,
             is_outcome_averaged=uncertainty.is_outcome_averaged,
             is_counted=self.settings.is_counted,
+            is_loss_counted=self.settings.is_loss_recent,
+            smallest_range=uncertainty.smallest_range if uncertainty.is_intrinsic_normalised else None,
             dtype=self.dtype,
         )
         step = self.algorithm.step(self.settings.step, actor_critic.actor_rate)
@@ -367,12 +382,12 @@ class WorldModelAgent(Agent):
         draws: Any,
         keys: Key[Array, " update"],
         phase: Phase,
-        reward_range: RewardRange | None = None,
+        recorded: Recorded | None = None,
     ) -> tuple[WorldModelState, dict[str, Float[Array, " update"]]]:
         """The state after one update per key, and what was measured at each.
 
         `sample(draw)` gives the rows (batch, time) of one update, for every entry of `draws` along their first axis.
-        `reward_range` are the least and the largest reward that there is evidence of, where that is known.
+        `recorded` are the extremes of rewards and costs that there is evidence of, where that is known.
         Once the expansion is over the exploration's actor-critic rests, and the loop does not carry it.
         """
         rests = phase is Phase.EXPLOITATION and self.algorithm.explores
@@ -384,7 +399,7 @@ class WorldModelAgent(Agent):
             state: WorldModelState, inputs: tuple[Any, PRNGKeyArray]
         ) -> tuple[WorldModelState, Float[Array, " measure"]]:
             draw, key = inputs
-            state, measured = self.update(state, sample(draw), key, reward_range)
+            state, measured = self.update(state, sample(draw), key, recorded)
             names[:] = measured
             # As one array: each by itself would have a kernel of its own, or a copy that cuts a device's graph in two.
             return state, jnp.stack([value.astype(jnp.float32) for value in measured.values()])
@@ -398,7 +413,7 @@ class WorldModelAgent(Agent):
         return state, dict(zip(names, measures.T, strict=True))
 
     def update(
-        self, state: WorldModelState, rows: Rows, key: PRNGKeyArray, reward_range: RewardRange | None = None
+        self, state: WorldModelState, rows: Rows, key: PRNGKeyArray, recorded: Recorded | None = None
     ) -> tuple[WorldModelState, dict[str, Array]]:
         """The state after one update from sequences (batch, time) of all actor-critics that `state` holds.
 
@@ -410,7 +425,7 @@ class WorldModelAgent(Agent):
         rows = self.settings.learned(rows)
         num_active = state.actor_critics.actor.vector.shape[0]
         batch = Batch(rows, model_key, self.dtype, self._unroll)
-        weights = jax.tree.map(lambda leaf: leaf[:num_active], self._bounded(self.objective_weights, reward_range))
+        weights = jax.tree.map(lambda leaf: leaf[:num_active], self._held_to(self.objective_weights, recorded))
         keys = jax.random.split(dream_key, num_active)
         policies = Policies(self.search, state.actor_critics, weights, state.starts, keys)
         model = state.model.tree
@@ -444,21 +459,14 @@ class WorldModelAgent(Agent):
             metrics,
         )
 
-    def _bounded(self, weights: ObjectiveWeights, reward_range: RewardRange | None) -> ObjectiveWeights:
-        """The task's critic is believed between the least and the largest reward, earned for ever.
-
-        Critics learn from their own values, and may diverge: one that promised a hundred times what there is to earn
-        has cost a policy all that it knew. A bonus for uncertainty is not recorded, and so not bounded.
-        """
-        task = self._weights(Role.TASK)
-        if reward_range is None or task.uncertainty:
+    def _held_to(self, weights: ObjectiveWeights, recorded: Recorded | None) -> ObjectiveWeights:
+        """The weights of every policy, with what was recorded; rewards count as they are learned."""
+        if recorded is None:
             return weights
-        scale = task.task * self.settings.reward_scale / (1.0 - self.settings.actor_critic.discount)
-        lowest, highest = (
-            jnp.asarray(known).at[TASK].set(scale * bound)
-            for known, bound in zip((weights.lowest, weights.highest), reward_range, strict=True)
-        )
-        return weights._replace(lowest=lowest, highest=highest)
+        scale, num_policies = self.settings.reward_scale, 1 + self.algorithm.explores
+        learned = Recorded(scale * recorded.lowest_reward, scale * recorded.highest_reward, recorded.highest_costs)
+        everyone = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_policies, *jnp.shape(leaf))), learned)
+        return weights._replace(recorded=everyone)
 
     def policy(self, weights: PolicyWeights, mode: ActMode) -> "WorldModelPolicy":
         """What decides with these weights."""
@@ -518,8 +526,15 @@ class WorldModelAgent(Agent):
         return np.clip(np.round((np.asarray(shown) + 0.5) * 255.0), 0, 255).astype(np.uint8)
 
     def may_exploit(self, learned: Mapping[str, Any]) -> bool:
-        is_checked = self.settings.is_handover_checked
-        return not is_checked or may_take_over(self.algorithm, self.planner_budgets, learned)
+        settings = self.settings
+        if not settings.is_handover_checked:
+            return True
+        return may_take_over(self.algorithm, self.planner_budgets, learned, least_reward=settings.handover_reward)
+
+    @property
+    def hands_back(self) -> bool:
+        is_meant = self.settings.is_handover_checked and not self.settings.is_handover_final
+        return is_meant and self.algorithm.is_constrained and self.algorithm.explores
 
     def predicted(self, role: Role, learned: Mapping[str, Any], decided: float | None) -> list[dict[str, Any]]:
         """By constraint, means over an epoch's updates of what was imagined of the acting policy.

@@ -12,10 +12,13 @@ import numpy as np
 from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from actsafe.agents.base import ActMode, EpochLearner, Policy
+from actsafe.agents.handover import LARGEST_REWARD
 from actsafe.agents.phases import Phase
 from actsafe.agents.seeds import over_seeds
 from actsafe.data.replay import HostReplay, Replay
+from actsafe.data.rows import Rows
 from actsafe.fast.device import is_for_nvidia
+from actsafe.objectives.weights import Recorded
 
 AnyReplay = Replay | HostReplay
 
@@ -99,8 +102,7 @@ class WorldModelLearner:
                 "for a smaller agent.replay_capacity"
             )
         rows = replay.sample_many(sample_keys[0], self.num_updates, *self._batch)
-        rewards = reward_range(replay.rows.reward, np)
-        return self._from_host((rows, rewards, update_keys, phase), state)
+        return self._from_host((rows, recorded(replay.rows, np), update_keys, phase), state)
 
     def sample(self, replay: AnyReplay, keys: Key[Array, " seed"]) -> Any:
         """A batch (seed, batch, time) of recorded rows; None where there is no sequence yet."""
@@ -140,22 +142,22 @@ class WorldModelLearner:
             own = Replay(rows, replay.position, replay.count)
             # With these keys `sample_many` would draw the same: both kinds of replay give the same batches.
             draws = jax.random.split(sample_key, self.num_updates)
-            rewards = reward_range(rows.reward, jnp)
-            return self._scan(state, lambda key: own.sample(key, *self._batch), draws, rewards, update_key, phase)
+            extremes = recorded(rows, jnp)
+            return self._scan(state, lambda key: own.sample(key, *self._batch), draws, extremes, update_key, phase)
 
         return over_seeds(one, self._num_seeds)(state, rows, sample_keys, update_keys)
 
     def _learn_from_host(self, source: Any, state: Any) -> tuple[Any, Sums]:
-        rows, rewards, update_keys, phase = source
+        rows, extremes, update_keys, phase = source
 
         def one(state: Any, update_key: PRNGKeyArray) -> tuple[Any, Any]:
-            return self._scan(state, lambda drawn: drawn, rows, rewards, update_key, phase)
+            return self._scan(state, lambda drawn: drawn, rows, extremes, update_key, phase)
 
         return over_seeds(one, 1)(state, update_keys)
 
-    def _scan(self, state: Any, sample: Any, draws: Any, rewards: Any, key: PRNGKeyArray, phase: Phase) -> Any:
+    def _scan(self, state: Any, sample: Any, draws: Any, extremes: Recorded, key: PRNGKeyArray, phase: Phase) -> Any:
         keys = jax.random.split(key, self.num_updates)
-        state, measured = self.agent.learn(state, sample, draws, keys, phase, rewards)
+        state, measured = self.agent.learn(state, sample, draws, keys, phase, extremes)
         return state, jax.tree.map(lambda values: jnp.sum(values, axis=0).astype(jnp.float32), measured)
 
 
@@ -181,17 +183,26 @@ class EpochUpdates(EpochLearner):
             self.num_updates += self._learner.num_updates
 
     def finish(self, buffer: AnyReplay, rows: Any, num_rows: int, num_steps: int) -> dict[str, np.ndarray]:
-        """Means over the epoch's updates, and how many updates were skipped until now."""
+        """Means over the epoch's updates, how many updates were skipped until now, and the largest reward there is."""
         self.catch_up(buffer, num_rows, num_steps)
         count = self.num_updates - self._num_before
         means = {name: np.asarray(total, np.float64) / count for name, total in (self._sums or {}).items()}
-        return {**means, "skipped_updates": np.asarray(self.agent.num_skipped)}
+        skipped = np.asarray(self.agent.num_skipped)
+        return {**means, "skipped_updates": skipped, LARGEST_REWARD: largest_rewards(buffer.rows.reward, skipped.size)}
 
 
-def reward_range(rewards: Float[Array | np.ndarray, "environment row"], module: Any) -> Float[Array | np.ndarray, "2"]:
-    """The least and the largest reward of a replay, by numpy or jax.numpy; 0, which rows are that are not filled yet,
-    is always among them."""
-    return module.stack([module.min(rewards, initial=0.0), module.max(rewards, initial=0.0)])
+def recorded(rows: Rows, module: Any) -> Recorded:
+    """The extremes of a replay's rewards (environment, row) and costs, by numpy or jax.numpy; 0, which rows are that
+    are not filled yet, is always among them."""
+    reward, costs = rows.reward, rows.costs
+    highest_costs = module.max(costs, axis=(0, 1), initial=0.0)
+    return Recorded(module.min(reward, initial=0.0), module.max(reward, initial=0.0), highest_costs)
+
+
+def largest_rewards(rewards: Float[Array | np.ndarray, "environment row"], num_seeds: int) -> np.ndarray:
+    """Of each seed, whose environments follow each other, the largest reward of a replay; 0 is always among them."""
+    module = np if isinstance(rewards, np.ndarray) else jnp
+    return np.asarray(module.max(rewards.reshape(num_seeds, -1), axis=1, initial=0.0))
 
 
 @jax.jit

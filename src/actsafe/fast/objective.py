@@ -9,11 +9,11 @@ from jaxtyping import Array, Float
 
 from actsafe.actor_critic.dream import Dream, DreamNoise
 from actsafe.actor_critic.losses import Imagined, ImaginedObjective
+from actsafe.actor_critic.update import ActorCritic
 from actsafe.fast.cell import predict_many
 from actsafe.fast.critics import CriticValues, evaluate
 from actsafe.fast.networks import mlp
 from actsafe.models.base import Disagreement, Outcome
-from actsafe.models.networks import MLP
 from actsafe.models.rssm.states import State
 from actsafe.models.rssm.world_model import WorldModel, outcome_of
 from actsafe.objectives.weights import ObjectiveWeights
@@ -35,7 +35,7 @@ class DreamGradients(NamedTuple):
 
 def gradients(
     objective: ImaginedObjective,
-    critics: MLP,
+    learned: ActorCritic,
     model: WorldModel,
     dreamt: Dream,
     noise: DreamNoise,
@@ -50,23 +50,25 @@ def gradients(
     with jax.named_scope("everyone"):
         (uncertainty, everyone), to_dream = jax.vjp(lambda dreamt: _everyone(objective, model, dreamt, noise), dreamt)
     with jax.named_scope("critics"):
-        valued = evaluate(critics, features, objective.dtype)
+        valued = evaluate(learned.critics.tree, features, objective.dtype)
+        slow = learned.slow_critics
+        judged = valued if slow is None else evaluate(slow.tree, features, objective.dtype)
     with jax.named_scope("outcomes"):
 
         def outputs_of(features: Array, values: Array, uncertainty: Array, everyone: Array | None) -> Any:
             outcome = outcome_of(mlp(model.head, features[1:] if everyone is None else everyone))
             if everyone is not None:
                 outcome = Outcome(*(jnp.mean(leaf, axis=0) for leaf in outcome))
-            return objective.evaluate(weights, outcome, uncertainty, values, lambda_returns)
+            return objective.evaluate(weights, learned.objective_memory, outcome, uncertainty, values, lambda_returns)
 
-        outputs, to_parts, imagined = jax.vjp(outputs_of, features, valued.values, uncertainty, everyone, has_aux=True)
+        outputs, to_parts, imagined = jax.vjp(outputs_of, features, judged.values, uncertainty, everyone, has_aux=True)
         each = jnp.eye(outputs.size, dtype=outputs.dtype)
         d_features, d_values, d_uncertainty, d_everyone = jax.vmap(to_parts, out_axes=(OUTPUT, 0, OUTPUT, OUTPUT + 1))(
             each
         )
     with jax.named_scope("critics"):
         own = jnp.stack([d_values[number, number] for number in range(outputs.size)])
-        d_features += jnp.moveaxis(valued.to_features(own), 0, OUTPUT)
+        d_features += jnp.moveaxis(judged.to_features(own), 0, OUTPUT)
     with jax.named_scope("everyone"):
         followers = 0 if objective.is_uncertainty_differentiated or objective.is_outcome_averaged else 1
         asked = (d_uncertainty[:, :, followers:], jax.tree.map(lambda leaf: leaf[:, :, :, followers:], d_everyone))

@@ -67,7 +67,7 @@ def learn_both(model: WorldModel, batch: Batch, policies: Policies) -> tuple[Tau
         # Dreams may begin before all this, and the filter's backward pass beside what they teach.
         actor, start, dreaming, own = after((actor, begin, noise, own), d_filtered)
         dreamt, to_offsets = _dream(usable, actor, start, dreaming, own, batch.unroll)
-        taught = objective.gradients(learner.objective, learned.critics.tree, usable, dreamt, noise, weights)
+        taught = objective.gradients(learner.objective, learned, usable, dreamt, noise, weights)
         d_filtered, back_to_steps = after((d_filtered, back_to_steps), taught)
         from_steps, d_steps = back_to_steps(d_filtered)
 

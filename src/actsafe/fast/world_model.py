@@ -26,8 +26,8 @@ def step(
     goes_on = 1.0 - is_first[:, None].astype(jnp.float32)
     state = State(state.deterministic * goes_on, state.stochastic * goes_on)
     deterministic, _ = cell.predict(model.cell, state, action * goes_on)
-    member = jax.random.randint(member_key, (), 0, model.cell.num_members)
-    chosen = jax.lax.dynamic_index_in_dim(deterministic, member, keepdims=False)
+    members = jax.random.randint(member_key, is_first.shape, 0, model.cell.num_members)
+    chosen = jnp.take_along_axis(deterministic, members[None, :, None], axis=0)[0]
     posterior = cell.correct(model.cell.posterior, chosen, embedding)
     noise = jax.random.normal(noise_key, posterior.mean.shape, jnp.float32)
     return State(chosen.astype(jnp.float32), posterior.sample(noise))

@@ -58,6 +58,13 @@ class UncertaintySettings:
     is_intrinsic_differentiated: bool = False
     """Whether the actor follows the intrinsic reward's gradient too, or only the critic's (the released code)."""
 
+    is_intrinsic_normalised: bool = False
+    """Whether the exploration's loss is divided by the range of its returns, a running average of their 95th minus
+    their 5th percentile, as DreamerV3 does. The intrinsic reward falls by orders of magnitude while the model learns,
+    and the barrier does not: without it the noise of the cost's critic comes to outweigh the objective."""
+    smallest_range: float = 1e-2
+    """The least that the loss is divided by, where `is_intrinsic_normalised`: differences below it are noise."""
+
     def __post_init__(self) -> None:
         if self.form not in FORMS:
             raise ValueError(f"agent.uncertainty.form must be one of {', '.join(FORMS)}, got {self.form!r}")
@@ -66,6 +73,9 @@ class UncertaintySettings:
                 raise ValueError(
                     f"agent.uncertainty.{name} must be a finite number of at least 0, got {getattr(self, name)}"
                 )
+
+        if not 0 < self.smallest_range < float("inf"):
+            raise ValueError(f"agent.uncertainty.smallest_range must be positive, got {self.smallest_range}")
 
     def measure(self) -> Uncertainty:
         return FORMS[self.form](self)

@@ -11,6 +11,15 @@ from jaxtyping import Array, Float
 Weight = Float[Array, ""] | float
 
 
+class Recorded(NamedTuple):
+    """The extremes of what single decisions brought, as far as anything is known of them."""
+
+    lowest_reward: Weight = -math.inf
+    highest_reward: Weight = math.inf
+    highest_costs: Float[Array, "*constraint"] | float = math.inf
+    """Of every constraint, or of all. Costs are never below 0."""
+
+
 class ObjectiveWeights(NamedTuple):
     """Weights of rewards and of the charge for uncertainty: numbers, so that several objectives are one batch."""
 
@@ -20,10 +29,8 @@ class ObjectiveWeights(NamedTuple):
     """Of the uncertainty as a reward: the intrinsic reward, or an optimist's bonus."""
     pessimism: Weight
     """Of the uncertainty as a cost."""
-    lowest: Weight = -math.inf
-    """The least value that the reward's critic is believed."""
-    highest: Weight = math.inf
-    """The largest."""
+    recorded: Recorded = Recorded()
+    """What critics are held to: no policy earns or costs more than that at every decision."""
 
 
 def stacked(entries: Sequence[ObjectiveWeights]) -> ObjectiveWeights:

@@ -45,7 +45,7 @@ class TrainState(NamedTuple):
     keys: Key[Array, " seed"]
     """The root of every seed's random numbers."""
     has_handed_over: Any
-    """Whether the task's policy has taken over from the exploration's."""
+    """Whether the task's policy has taken over from the exploration's, and was not called back."""
     may_hand_over: Any
     """Whether it may, going by the last epoch."""
     num_steps: Any
@@ -190,11 +190,12 @@ class Loop:
         values = {name: np.asarray(value).tolist() for name, value in measured.items()}
         learned = [{name: value[seed] for name, value in values.items()} for seed in range(self.num_seeds)]
         may_hand_over = all(self.agent.may_exploit(_numbers(each)) for each in learned)
+        is_handed_back = phase is Phase.EXPLOITATION and self.agent.hands_back and self._is_broken(outcomes)
         after = TrainState(
             session.agent,
             before.keys,
-            np.asarray(bool(before.has_handed_over) or phase is Phase.EXPLOITATION),
-            np.asarray(may_hand_over),
+            np.asarray((bool(before.has_handed_over) or phase is Phase.EXPLOITATION) and not is_handed_back),
+            np.asarray(may_hand_over and not is_handed_back),
             np.int32(num_steps),
             np.int32(session.num_updates),
         )
@@ -277,10 +278,19 @@ class Loop:
             self.on_steps(count * self.steps_per_tick)
 
     def _phase(self, number: int, state: TrainState) -> Phase:
-        """The schedule's, but that the expansion goes on until the task's policy may take over."""
+        """The schedule's, but that the expansion goes on, and comes back, until the task's policy may take over."""
         phase = self.config.phase(number)
         is_held_back = not (bool(state.has_handed_over) or bool(state.may_hand_over) or number <= 1)
         return Phase.EXPANSION if phase is Phase.EXPLOITATION and is_held_back else phase
+
+    def _is_broken(self, outcomes: list[list[EpisodeOutcome]]) -> bool:
+        """Whether the mean cost over some seed's episodes is over a budget."""
+        means = [np.mean([outcome.costs for outcome in of_seed], axis=0) for of_seed in outcomes if of_seed]
+        return any(
+            is_over(cost, budget)
+            for of_seed in means
+            for cost, budget in zip(of_seed, self.envs.spec.budgets, strict=True)
+        )
 
     def _require_safe_seed(self, phase: Phase, outcomes: list[list[EpisodeOutcome]]) -> None:
         costs = [outcome.costs for of_seed in outcomes for outcome in of_seed]

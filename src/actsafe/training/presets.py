@@ -143,22 +143,21 @@ def safety_gym_dense(env: str) -> Config:
 def safety_gym_sparse(robot: str, task: str) -> Config:
     """A Safety-Gym task of the paper with its sparse reward: a longer expansion.
 
-    Policies begin calm on GotoGoal alone, as in the released configurations. *Deviation:* costs are charged 0.001 times
-    the uncertainty, as the paper has it; the released configurations of these tasks charge nothing. The scale of 25
-    inside the ratio applies to that charge as well as to the intrinsic reward; in the released code to the latter
-    alone. The released PushBox configuration trains scarce PressButtons; this one trains PushBox.
+    Policies begin calm on GotoGoal alone, and costs are not charged for uncertainty, as in the released configurations.
+    *Deviation:* the released PushBox configuration trains scarce PressButtons; this one trains PushBox.
     """
     lengths: dict[str, Any] = {"expansion": EXPANSION_OF_SPARSE[task], "total": LENGTH_OF_SPARSE.get(task, 5_000_000)}
+    env, agent = f"{robot}{task}Sparse", {"handover_reward": 0.0}
     if task == "GotoGoal":
         calm = {"actor_critic": ActorCriticSettings(initial_std=0.025), "model": WorldModelSettings(member_noise=0.05)}
-        return _world_model(f"{robot}{task}Sparse", pessimism=1e-3, **lengths, agent=calm)
-    return _world_model(f"{robot}{task}Sparse", pessimism=1e-3, ratio_scale=25.0, intrinsic=0.1, **lengths)
+        return _world_model(env, pessimism=0.0, **lengths, agent=agent | calm)
+    return _world_model(env, pessimism=0.0, ratio_scale=25.0, intrinsic=0.1, **lengths, agent=agent)
 
 
 def cartpole_sparse() -> Config:
     """The paper's cartpole swing-up with a sparse reward; uncertainty weighs heavily as a cost."""
-    calm = {"actor_critic": ActorCriticSettings(initial_std=0.025)}
-    config = _world_model("cartpole_swingup", pessimism=50.0, expansion=1_000_000, agent=calm)
+    agent = {"actor_critic": ActorCriticSettings(initial_std=0.025), "handover_reward": 0.0}
+    config = _world_model("cartpole_swingup", pessimism=50.0, expansion=1_000_000, agent=agent)
     return dataclasses.replace(config, task="swing_up_sparse")
 
 

@@ -167,3 +167,54 @@ def test_critics_of_costs_learn_at_their_own_rate(key):
     after, _ = jax.jit(lambda: learner.improve(before, make_model(key), starts(key, 34), WEIGHTS, key))()
     steps = np.abs(after.critics.vector - before.critics.vector).max(axis=1)
     np.testing.assert_allclose(steps, [1e-3, 4e-3], rtol=0.02)
+
+
+def learned_with(key, **choices):
+    """An actor-critic before and after an update."""
+    learner = Learner(
+        ImaginedObjective(dataclasses.replace(SETTINGS, actor_rate=1e-2, critic_rate=1e-2, **choices), EpistemicNorm()),
+        LBSGD(unit_step=1e-2),
+        (50.0,),
+    )
+    before = learner.init(9, 2, key)
+    noise = learner.draw(before, make_model(key), starts(key, 34), key)
+
+    def update(learned):
+        taught = learner.gradients(learned, make_model(key), starts(key, 34), noise, WEIGHTS)
+        return learner.apply(learned, taught, WEIGHTS)[0], taught
+
+    return before, eqx.filter_jit(update)
+
+
+def test_returns_end_in_slow_copies_and_newest_critics_learn(key):
+    before, update = learned_with(key, critic_average=0.75)
+    plain_before, plain_update = learned_with(key)
+    # Copies begin as the critics do: the first update is that of an agent without any.
+    (after, _), (plain_after, _) = update(before), plain_update(plain_before)
+    np.testing.assert_allclose(after.critics.vector, plain_after.critics.vector, rtol=1e-6, atol=1e-7)
+    moved = after.slow_critics.vector - before.critics.vector
+    np.testing.assert_allclose(moved, 0.25 * (after.critics.vector - before.critics.vector), rtol=1e-3, atol=1e-6)
+    assert np.abs(moved).max() > 1e-3
+
+    # With critics that promise otherwise returns are as before, and with copies that do they are not.
+    def returns(**changed):
+        return update(dataclasses.replace(before, **changed))[1].imagined.returns
+
+    far = dataclasses.replace(before.critics, vector=before.critics.vector + 0.5)
+    np.testing.assert_array_equal(returns(critics=far), returns())
+    assert np.mean(np.abs(returns(slow_critics=far) - returns()) > 0.1) > 0.8
+    assert plain_before.slow_critics is None
+
+
+def test_the_average_of_actors_is_deployed(key):
+    before, update = learned_with(key, actor_average=0.75)
+    after, _ = update(before)
+    moved = after.actor.vector - before.actor.vector
+    assert np.abs(moved).max() > 1e-3
+    np.testing.assert_allclose(after.deployed.vector - before.actor.vector, 0.25 * moved, rtol=1e-3, atol=1e-6)
+    # The next average is of that one: 0.75 · average + 0.25 · newest.
+    later, _ = update(after)
+    expected = 0.75 * after.deployed.vector + 0.25 * later.actor.vector
+    np.testing.assert_allclose(later.deployed.vector, expected, rtol=1e-5, atol=1e-7)
+    without, update = learned_with(key)
+    np.testing.assert_array_equal(update(without)[0].deployed.vector, update(without)[0].actor.vector)

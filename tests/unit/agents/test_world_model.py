@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from actsafe.actor_critic.bounds import value_bounds
 from actsafe.actor_critic.settings import ActorCriticSettings
 from actsafe.agents.algorithms import ALGORITHMS, Objective, Role
 from actsafe.agents.base import ActMode, Percept
@@ -19,6 +20,7 @@ from actsafe.data.rows import Rows
 from actsafe.envs.spec import EnvSpec
 from actsafe.models.packing import flat
 from actsafe.models.rssm.world_model import WorldModelSettings
+from actsafe.objectives.weights import Recorded
 
 SETTINGS = WorldModelAgentSettings(
     model=WorldModelSettings(deterministic=6, stochastic=3, hidden=5, num_members=2, head_width=6, head_depth=1),
@@ -104,30 +106,55 @@ def test_rows_of_the_table_differ_by_what_they_name():
     np.testing.assert_allclose(make_agent().objective_weights.task, [1.0, 0.0])
 
 
-def test_no_critic_is_heeded_beyond_what_rewards_allow(after_expansion):
+def boasting(state, value):
+    """The state with critics that promise this value everywhere."""
+    critics = state.actor_critics.critics
+    tree = jax.tree.map(jnp.zeros_like, critics.tree)
+    promising = eqx.tree_at(lambda net: net.layers[-1].bias, tree, jnp.full_like(tree.layers[-1].bias, value))
+    critics = dataclasses.replace(critics, vector=jax.vmap(jax.vmap(flat))(promising))
+    return dataclasses.replace(state, actor_critics=dataclasses.replace(state.actor_critics, critics=critics))
+
+
+def test_no_critic_is_heeded_beyond_what_rewards_and_costs_allow(after_expansion):
     """Critics that promise 10,000 everywhere, where rewards of -1 to 2 over 1 - 0.99 come to at most 200."""
     agent, first, *_ = after_expansion
-    key = jax.random.key(0)
-    critics = first.actor_critics.critics.tree
-    last = critics.layers[-1]
-    boastful = eqx.tree_at(lambda critics: critics.layers[-1].bias, critics, jnp.full_like(last.bias, 1e4))
-    vector = jax.vmap(jax.vmap(flat))(boastful)
-    critics = dataclasses.replace(first.actor_critics.critics, vector=vector)
-    state = dataclasses.replace(first, actor_critics=dataclasses.replace(first.actor_critics, critics=critics))
+    released = make_agent(actor_critic=dataclasses.replace(SETTINGS.actor_critic, is_value_bounded=False))
+    state, key = boasting(first, 1e4), jax.random.key(0)
+    recorded = Recorded(*(jnp.asarray(value, jnp.float32) for value in (-1.0, 2.0, [3.0])))
 
-    @jax.jit
-    def measured(reward_range):
-        return agent.update(state, make_rows(key), key, reward_range)[1]
+    def measured(agent, recorded):
+        return jax.jit(lambda recorded: agent.update(state, make_rows(key), key, recorded)[1])(recorded)
 
-    bounded, free = measured(jnp.asarray([-1.0, 2.0], jnp.float32)), measured(None)
-    assert free["task/return"] > 9000.0
+    bounded, unknown, free = measured(agent, recorded), measured(agent, None), measured(released, recorded)
+    for name in ("task/return", "exploration/return", "task/cost_return_0", "exploration/cost_return_0"):
+        assert free[name] > 9000.0
     # At the last of two steps r + 0.99 · 200, at the first a mixture of that and of what it leads to, all near 200.
     assert 190.0 < bounded["task/return"] < 205.0
     # The critic is taught what is possible, not what it said: half the squared error is that of 10,000 and 200.
     np.testing.assert_allclose(bounded["task/critic_loss"], 0.5 * 9800.0**2, rtol=0.03)
-    # Of uncertainty nothing is recorded, and costs are never trimmed.
-    for name in ("exploration/return", "task/cost_return_0", "exploration/cost_return_0"):
-        assert bounded[name] == free[name] > 9000.0
+    # Costs of at most 3, and a thousandth of an uncertainty of about 1: near 300.
+    for name in ("task", "exploration"):
+        assert 290.0 < bounded[f"{name}/cost_return_0"] < 310.0
+    # What is not recorded bounds neither a reward nor a cost; uncertainty needs no record, as dreams show it: 10 times
+    # the largest, which is no less than the mean, over 1 - 0.99.
+    for name in ("task/return", "task/cost_return_0", "exploration/cost_return_0"):
+        assert unknown[name] == free[name]
+    assert 1000.0 * unknown["exploration/uncertainty"] < unknown["exploration/return"] < 9000.0
+    assert bounded["exploration/return"] == unknown["exploration/return"]
+
+
+def test_no_critic_of_costs_pays_for_breaking_a_budget(after_expansion):
+    """Critics of costs that promise -10,000: returns are the costs of two decisions, and at least 0."""
+    agent, first, *_ = after_expansion
+    key = jax.random.key(0)
+    measured = jax.jit(lambda state: agent.update(state, make_rows(key), key)[1])(boasting(first, -1e4))
+    for name in ("task", "exploration"):
+        # R_1 = c_1,  R_0 = c_0 + 0.99 · 0.95 c_1: with c_0 = c_1 = c on average 1.47 c.
+        cost = float(measured[f"{name}/pessimistic_cost_0"])
+        assert float(measured[f"{name}/cost_return_0"]) == pytest.approx(1.47 * cost, rel=0.02)
+    # Nor does one of uncertainty promise less than none; of the task's reward nothing was recorded.
+    assert measured["exploration/return"] >= 0.0
+    assert measured["task/return"] < -9000.0
 
 
 class Charging(Objective):
@@ -144,19 +171,20 @@ def test_an_objective_of_ones_own_weighs_otherwise_and_its_bound_follows():
     np.testing.assert_allclose(found.task, [2.0, 0.0])
     np.testing.assert_allclose(found.uncertainty, [0.0, 10.0])
     np.testing.assert_allclose(found.pessimism, [7.0, 7.0])
-    # Rewards of at most 2, twice, over 1 - 0.99.
-    bounded = agent._bounded(found, jnp.asarray([-1.0, 2.0], jnp.float32))
-    np.testing.assert_allclose(bounded.highest, [400.0, np.inf], rtol=1e-6)
+    # Rewards of at most 2, twice, over 1 - 0.99; and costs of 3 with 7 times an uncertainty of 0.5.
+    held = agent._held_to(found, Recorded(-1.0, 2.0, jnp.asarray([3.0])))
+    task = jax.tree.map(lambda leaf: leaf[TASK], held)
+    bounds = value_bounds(SETTINGS.actor_critic, task, jnp.asarray([0.0]), 0.5)
+    np.testing.assert_allclose(bounds.highest, [400.0, 650.0], rtol=1e-5)
+    np.testing.assert_allclose(bounds.lowest, [-200.0, 0.0], rtol=1e-5)
 
 
-def test_an_optimist_is_not_bounded():
-    weights = make_agent("optimistic").objective_weights
-    bounded = make_agent("optimistic")._bounded(weights, jnp.asarray([-1.0, 2.0], jnp.float32))
-    np.testing.assert_array_equal(bounded.highest, [np.inf])
-    scaled = make_agent(reward_scale=10.0)
-    np.testing.assert_allclose(
-        scaled._bounded(scaled.objective_weights, jnp.asarray([-1.0, 2.0], jnp.float32)).lowest, [-1000.0, -np.inf]
-    )
+def test_rewards_are_recorded_as_they_are_learned():
+    agent = make_agent(reward_scale=10.0)
+    held = agent._held_to(agent.objective_weights, Recorded(-1.0, 2.0, jnp.asarray([3.0]))).recorded
+    np.testing.assert_array_equal(held.lowest_reward, [-10.0, -10.0])
+    np.testing.assert_array_equal(held.highest_reward, [20.0, 20.0])
+    np.testing.assert_array_equal(held.highest_costs, [[3.0], [3.0]])
 
 
 def test_planner_budgets():
@@ -200,16 +228,23 @@ def test_the_same_keys_give_the_same_state(after_expansion):
 
 
 def test_dreams_from_recent_rows_alone_may_count(after_expansion):
-    """Of a batch of two the second sequence is recent: where dreams from the first begin changes no cost."""
-    agents, (_, _, state, _, _) = (make_agent(), make_agent(recent_rows=8)), after_expansion
+    """Of a batch of two the second sequence is recent: where dreams from the first begin changes no cost, and no loss
+    unless all dreams make the loss."""
+    settings = {"": {}, "recent": {"recent_rows": 8}, "mixed": {"recent_rows": 8, "is_loss_recent": False}}
+    agents, (_, _, state, _, _) = [make_agent(**each) for each in settings.values()], after_expansion
     # Neighbours are of different sequences: every second one is of the second.
     moved = jax.tree.map(lambda leaf: leaf.at[0::2].add(1.0), state.starts)
     states = [dataclasses.replace(state, starts=starts) for starts in (state.starts, moved)]
     key = jax.random.key(4)
-    (whole, whole_moved), (recent, recent_moved) = (
+    (whole, whole_moved), (recent, recent_moved), (mixed, mixed_moved) = (
         [jax.jit(agent.update)(state, make_rows(key), key)[1] for state in states] for agent in agents
     )
-    for name in ("task/cost_0", "task/cost_return_0", "exploration/margin_0", "task/uncertainty"):
+    for name in ("task/loss", "exploration/loss"):
+        assert float(mixed[name]) == pytest.approx(float(whole[name]), rel=1e-6)
+        assert float(mixed[name]) != pytest.approx(float(mixed_moved[name]), rel=1e-3)
+    assert float(mixed["task/cost_return_0"]) == pytest.approx(float(recent["task/cost_return_0"]), rel=1e-6)
+    counted = ("task/cost_0", "task/cost_return_0", "exploration/margin_0", "task/uncertainty")
+    for name in (*counted, "task/loss", "exploration/loss"):
         assert float(recent[name]) == pytest.approx(float(recent_moved[name]), rel=1e-6)
         assert float(whole[name]) != pytest.approx(float(whole_moved[name]), rel=1e-3)
         assert float(whole[name]) != pytest.approx(float(recent[name]), rel=1e-3)
@@ -285,3 +320,30 @@ def test_bad_settings_say_what_to_do():
         WorldModelSettings(member_noise_on="gru")
     with pytest.raises(ValueError, match=r"agent\.model\.open_loop_steps must be at least 0, got -1"):
         WorldModelSettings(open_loop_steps=-1)
+
+
+def test_who_acts_is_the_average_where_there_is_one(after_expansion):
+    """Actions of a state whose newest actor is another: they change only where no average is kept."""
+    _, first, *_ = after_expansion
+    agent = make_agent(actor_critic=dataclasses.replace(SETTINGS.actor_critic, actor_average=0.9))
+    averaging = jax.jit(agent.init)(jax.random.key(0))
+
+    def acted(state, role):
+        policy = agent.policy(state.policy_weights, ActMode(role, is_greedy=True))
+        percept = Percept(jnp.zeros(4, jnp.float32), jnp.zeros((4, 1), jnp.float32), jnp.ones(4, bool))
+        decision, _ = policy.act(
+            policy.begin(4, jax.random.key(3)), policy.encode(jnp.ones((4, 3), jnp.float32)), percept
+        )
+        return decision.action
+
+    for state, is_average in ((averaging, True), (first, False)):
+        learned = state.actor_critics
+        moved = dataclasses.replace(
+            learned, actor=dataclasses.replace(learned.actor, vector=learned.actor.vector + 1.0)
+        )
+        other = dataclasses.replace(state, actor_critics=moved)
+        for role in (Role.TASK, Role.EXPLORATION):
+            assert np.array_equal(acted(other, role), acted(state, role)) is is_average
+    kept = {id(leaf) for leaf in jax.tree.leaves(agent.acting_part(averaging))}
+    assert id(averaging.actor_critics.average_actor.vector) in kept
+    assert id(averaging.actor_critics.actor.vector) not in kept

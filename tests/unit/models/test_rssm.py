@@ -392,3 +392,18 @@ def test_uncertainty_is_higher_off_the_data_than_on_it(key):
 
     assert loss(cell) < 0.02
     assert uncertainty(taught + 3.0) > 2.0 * uncertainty(taught)
+
+
+def test_every_environment_follows_a_member_of_its_own(key):
+    """Sixty rows that are alike: each goes on as one of three members says, and all three are followed."""
+    model = make_model(key)
+    keys = jax.random.split(key, 2)
+    one = State(*(jax.random.normal(k, (1, size), jnp.float32) for k, size in zip(keys, (8, 4), strict=True)))
+    state, action = jax.tree.map(lambda leaf: jnp.repeat(leaf, 60, axis=0), (one, jnp.full((1, 2), 0.5)))
+    following = model.step(state, action, jnp.ones((60, 8), jnp.float32), jnp.zeros(60, bool), key).deterministic
+    everyone, _ = model.cell.predict(one, action[:1])
+    distances = np.abs(np.asarray(following)[None] - np.asarray(everyone)).max(axis=-1)
+    assert np.all(np.sort(distances, axis=0)[0] < 1e-6)
+    assert np.all(np.sort(distances, axis=0)[1] > 1e-3), "members say different things"
+    # Twenty of sixty are expected of each; the std of such a count is 3.7.
+    assert np.all(np.bincount(np.argmin(distances, axis=0), minlength=3) > 8)

@@ -29,12 +29,12 @@ class CountingAgent(WorldModelAgent):
 
     margin = 0.0
 
-    def learn(self, state, sample, draws, keys, phase, reward_range):
+    def learn(self, state, sample, draws, keys, phase, recorded):
         def one(count, inputs):
             draw, key = inputs
             rows = sample(draw)
-            lowest, highest = reward_range
-            shown = {"reward": jnp.mean(rows.reward), "lowest": lowest, "highest": highest}
+            lowest, highest, (costliest,) = recorded
+            shown = {"reward": jnp.mean(rows.reward), "lowest": lowest, "highest": highest, "costliest": costliest}
             margins = {"task/margin_0": jnp.asarray(self.margin), "exploration/margin_0": jnp.asarray(0.0)}
             return count + 1, shown | margins | {"luck": jax.random.uniform(key)}
 
@@ -119,7 +119,8 @@ LAYOUT = RowLayout(2, 40, (5,), np.float32, 1, 1)
 def filled(kind):
     replay = Replay.empty(*LAYOUT) if kind is Replay else HostReplay(LAYOUT)
     source = np.random.default_rng(0)
-    rows = replay.rows._replace(reward=source.normal(size=(2, 40)).astype(np.float32))
+    reward, costs = source.normal(size=(2, 40)), source.uniform(size=(2, 40, 1))
+    rows = replay.rows._replace(reward=reward.astype(np.float32), costs=costs.astype(np.float32))
     return replay.append(jax.tree.map(np.array, rows))
 
 
@@ -137,11 +138,13 @@ def test_both_replays_teach_the_same(agent, state, recent_rows):
     for name, value in found[0].items():
         np.testing.assert_allclose(value, found[1][name], rtol=1e-6)
     assert 0.0 < float(found[0]["luck"][0]) < 3.0
-    # Sums over three updates, each of which is told the range of all 80 rewards.
-    rewards = filled(HostReplay).rows.reward
+    # Sums over three updates, each of which is told the range of all 80 rewards, and the largest of all 80 costs.
+    rewards, costs = filled(HostReplay).rows.reward, filled(HostReplay).rows.costs
     assert rewards.min() < 0.0 < rewards.max()
     np.testing.assert_allclose(found[0]["lowest"], 3 * rewards.min(), rtol=1e-6)
     np.testing.assert_allclose(found[0]["highest"], 3 * rewards.max(), rtol=1e-6)
+    assert costs.max() > 0.0
+    np.testing.assert_allclose(found[0]["costliest"], 3 * costs.max(), rtol=1e-6)
 
 
 class Random:
@@ -254,6 +257,42 @@ def test_handing_over_is_part_of_the_train_state(config, envs, agent, state):
         Phase.WARM_UP,
         Phase.EXPANSION,
     ]
+
+
+class Costly(Random):
+    """Every decision costs this much."""
+
+    cost = 0.0
+
+    def collect(self, policy, num_ticks):
+        block = super().collect(policy, num_ticks)
+        return dataclasses.replace(block, costs=np.full_like(block.costs, self.cost))
+
+
+@pytest.mark.parametrize(
+    ("costs", "changes", "expected"),
+    [
+        # Twenty-five decisions, and a budget of 5: 0.25 each come to 6.25. Others may break it, the task's may not.
+        ((0.25, 0.25, 0.25, 0.25, 0.0), {}, ["warm_up", "expansion", "exploitation", "expansion", "exploitation"]),
+        ((0.25, 0.25, 0.15, 0.15, 0.0), {}, ["warm_up", "expansion", *["exploitation"] * 3]),
+        ((0.0, 0.0, 0.25, 0.0, 0.0), {"is_handover_final": True}, ["warm_up", "expansion", *["exploitation"] * 3]),
+    ],
+)
+def test_a_policy_that_broke_its_budget_hands_back(config, envs, agent, state, costs, changes, expected):
+    settings, schedule = (
+        dataclasses.replace(agent.settings, **changes),
+        Schedule(warm_up=1, expansion=1, exploitation=3),
+    )
+    config = dataclasses.replace(config, schedule=schedule, agent=settings)
+    loop = Loop(config, envs, dataclasses.replace(agent, settings=settings))
+    loop._collector = Costly(envs)
+    train_state, buffer, seen = begun(copy_of(state)), loop.make_buffer(), []
+    for number, cost in enumerate(costs, 1):
+        loop._collector.cost = cost
+        epoch = loop.epoch(number, train_state, buffer)
+        train_state, buffer = epoch.train_state, epoch.buffer
+        seen.append(epoch.phase.value)
+    assert seen == expected
 
 
 def test_an_epoch_is_whole_episodes(config, envs, agent):

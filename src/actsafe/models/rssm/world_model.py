@@ -197,12 +197,13 @@ class WorldModel(eqx.Module):
         is_first: Bool[Array, " row"],
         key: PRNGKeyArray,
     ) -> State:
-        """One step of the filter. All rows follow one member, drawn anew."""
+        """One step of the filter. Every row follows a member of its own, drawn anew."""
         member_key, noise_key = jax.random.split(key)
         goes_on = 1.0 - is_first[:, None].astype(jnp.float32)
         latent, action = jax.tree.map(lambda leaf: leaf * goes_on, (latent, action))
-        member = jax.random.randint(member_key, (), 0, self.cell.num_members)
-        deterministic, _ = jax.tree.map(lambda leaf: leaf[member], self.cell.priors)(latent, action)
+        members = jax.random.randint(member_key, is_first.shape, 0, self.cell.num_members)
+        everyone, _ = self.cell.predict(latent, action)
+        deterministic = everyone[members, jnp.arange(members.size)]
         posterior = self.cell.posterior(deterministic, embedding)
         noise = jax.random.normal(noise_key, posterior.mean.shape, jnp.float32)
         return State(deterministic.astype(jnp.float32), posterior.sample(noise))
