@@ -380,7 +380,7 @@ def world_model_run(shared_programs, tmp_path_factory) -> Path:
     folder, loop, state = untrained(tmp_path_factory.mktemp("world_model") / "run")
     for epoch, (phase, role) in enumerate(PHASES, start=1):
         heading = {"epoch": epoch, "seed": 0, "phase": phase, "role": role}
-        outcome = EpisodeOutcome({}, np.zeros(1), True, None, None, 25, 0, 25, None, None)
+        outcome = EpisodeOutcome({}, np.zeros(1), True, None, None, 25, 0, 25, 0, None, None, None)
         (column,) = loop.agent.predicted(Role(role), LEARNED, None)
         ledger = ledger_rows(heading, [outcome, outcome], [column], is_certifying=False)
         metrics = [{**heading, "evaluation": {}, "learning": LEARNED}]
