@@ -49,7 +49,7 @@ _COUNTED = ("episodes", "over", "goals", "fallbacks", "uncertified")
 """Of an evaluation."""
 _OF_DECISIONS = ("num_decisions", "num_fallbacks", "num_uncertified", "inner_cost")
 _WHO_ACTED = {"fallback_episodes" if name == "num_fallback_episodes" else name: name for name in WHO_ACTED}
-"""Entries of an epoch about who acted, and what the ledger calls them; files of before there was a safe set have none."""
+"""Entries of an epoch about who acted, and what the ledger calls them; older files have none."""
 
 
 def entries(folder: RunFolder) -> list[dict[str, Any]]:
