@@ -72,8 +72,10 @@ class Tally:
     """New candidates, of whom the screen was asked."""
     refused: int
     """Deployments before which the screen refused a candidate."""
+    candidates: int
+    """That acted: each of them was a chance to be certified by luck."""
     canaries: int
-    """Deployments in which a candidate acted."""
+    """Deployments in which a candidate acted; of one candidate several, where it passes through several stages."""
     passed: int
     """Of these, whose candidate had passed the screen: all, unless it is advisory."""
     passed_over: int
@@ -117,6 +119,7 @@ def tally(deployments: Sequence[Deployment], budgets: Sequence[float]) -> Tally:
         deployments=len(deployments),
         screened=sum(deployment["is_new"] for deployment in deployments) if _is_screened(deployments) else 0,
         refused=said.count(REFUSED),
+        candidates=sum(deployment["is_new"] for deployment in _having(deployments, LEVELS[CANDIDATE])),
         canaries=len(tried),
         passed=len(passed),
         passed_over=sum(trial.went_wrong for trial in passed),

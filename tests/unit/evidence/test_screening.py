@@ -43,6 +43,7 @@ SEQUENCE = [
 def test_deployments_are_counted_by_hand():
     found = tally(SEQUENCE, BUDGET)
     assert (found.deployments, found.screened, found.refused, found.canaries) == (5, 4, 1, 4)
+    assert found.candidates == 3, "the first acted twice"
     assert (found.passed, found.passed_over, found.recalled, found.certified) == (4, 2, 2, 1)
     assert found.by_level == {"seed": (9, 0, 0), "certified": (6, 1, 1), "candidate": (5, 1, 1)}
     assert found.learned == (11, 2, 2)
