@@ -23,6 +23,7 @@ from typing import Any
 
 from actsafe.agents.base import Deployed
 from actsafe.agents.safe_set.canary import CANDIDATE, LEVELS, SEED
+from actsafe.evidence import screening
 from actsafe.evidence.binomial import clopper_pearson
 from actsafe.evidence.screening import Tally, tally
 from actsafe.training.run import RunFolder
@@ -85,10 +86,9 @@ def counted_of(folder: RunFolder, by_seed: Sequence[Deployed]) -> tuple[Counted,
     """What a run deploys, by seed, and what led to it; nothing where there is no safe set."""
     if not by_seed:
         return ()
-    metrics, budgets = folder.rows("metrics"), folder.spec.budgets
-    seeds = folder.config.seeds
-    told = [[each for row in metrics if row["seed"] == seed for each in row["deployments"]] for seed in seeds]
-    return tuple(map(Counted.of, seeds, by_seed, [tally(own, budgets) for own in told]))
+    told, seeds = screening.by_seed(folder.rows("metrics")), folder.config.seeds
+    tallies = [tally(told.get(seed, []), folder.spec.budgets) for seed in seeds]
+    return tuple(map(Counted.of, seeds, by_seed, tallies))
 
 
 def against(counted: Sequence[Counted], newest: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[str]:

@@ -111,6 +111,34 @@ class Tally:
         return found | {"by_level": by_level, "learned": learned, "fallback_episodes": self.fallback_episodes}
 
 
+def by_seed(metrics: Iterable[Mapping[str, Any]]) -> dict[int, list[Deployment]]:
+    """The deployments in rows of the metrics, in the order of time; seeds without any are left out."""
+    found: dict[int, list[Deployment]] = {}
+    for row in metrics:
+        if told := row.get("deployments", ()):
+            found.setdefault(row["seed"], []).extend(told)
+    return found
+
+
+def candidates_of(deployments: Iterable[Deployment]) -> list[Deployment]:
+    """Those in which a candidate acted."""
+    return _having(deployments, LEVELS[CANDIDATE])
+
+
+def described(found: Tally) -> str:
+    """A tally in one line."""
+    learned, seeded = found.learned, found.by_level[LEVELS[SEED]].episodes
+    low, high = learned.interval
+    parts = [
+        f"{learned.over} of {learned.episodes} episodes of learned policies over a budget "
+        f"({100 * low:.3g} to {100 * high:.3g} %)",
+        f"candidates: {found.screened} screened, {found.refused} refused, {found.candidates} tried, "
+        f"{found.recalled} recalled, {found.certified} certified",
+        f"{seeded} episodes by S_0, {learned.taken_over} taken over",
+    ]
+    return "; ".join(parts) + ("" if found.auroc is None else f"; AUROC of the screen {found.auroc:.2f}")
+
+
 def tally(deployments: Sequence[Deployment], budgets: Sequence[float]) -> Tally:
     """The counts of deployments under these budgets, in the order of the constraints."""
     tried, said = trials(deployments, budgets), [deployment["candidate"] for deployment in deployments]

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom
 from sklearn.metrics import roc_auc_score
 
-from actsafe.evidence.screening import Episodes, auroc, calibration, relative_score, tally, trials
+from actsafe.evidence.screening import Episodes, auroc, by_seed, calibration, described, relative_score, tally, trials
 
 BUDGET = (10.0,)
 NOBODY = {"episodes": 0, "over": 0, "taken_over": 0}
@@ -132,6 +132,21 @@ def test_the_calibration_of_the_screen_is_of_scores_and_costs_that_are_known():
     assert found.pairs == ((4.0, 5.0), (4.0, 3.0), (6.0, 40.0), (2.0, 9.0))
     assert (found.mean_residual, found.share_above) == (41.0 / 4, 0.75)
     assert calibration([]) == ((), None, None)
+
+
+def test_deployments_are_those_of_their_seed_in_the_order_of_time():
+    first, second, other = SEQUENCE[:3]
+    rows = [{"seed": 0, "deployments": [first]}, {"seed": 1, "deployments": [other]}, {"seed": 2, "deployments": []}]
+    found = by_seed([*rows, {"seed": 3}, {"seed": 0, "deployments": [second]}])
+    assert found == {0: [first, second], 1: [other]}
+
+
+def test_a_tally_in_one_line():
+    assert described(tally(SEQUENCE, BUDGET)) == (
+        "2 of 11 episodes of learned policies over a budget (2.28 to 51.8 %); candidates: 4 screened, 1 refused, "
+        "3 tried, 2 recalled, 1 certified; 9 episodes by S_0, 2 taken over; AUROC of the screen 0.50"
+    )
+    assert "AUROC" not in described(tally(SEQUENCE[:1], BUDGET))
 
 
 def test_a_tally_is_plain_values():
