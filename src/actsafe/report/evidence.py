@@ -135,8 +135,8 @@ def _deployed(counted: Mapping[str, Any]) -> str:
     """Whose episodes a promise rests on, and the attempts that led there."""
     tried, over, taken = counted["attempts"], counted["over_budget"], counted["taken_over"]
     return (
-        f"Seed {counted['seed']}: {counted['policy']}, {count(counted['episodes'], 'episode')} of its own, {over} over a "
-        f"budget, {taken} taken over. Attempts: {tried['screened']} screened, {tried['refused']} refused, "
+        f"Seed {counted['seed']}: {counted['policy']}, {count(counted['episodes'], 'episode')} of its own, {over} over "
+        f"a budget, {taken} taken over. Attempts: {tried['screened']} screened, {tried['refused']} refused, "
         f"{tried['candidates']} tried, {tried['recalled']} recalled, {tried['certified']} certified; the bound is made "
         f"at {100 * counted['confidence']:.4g} %, so that those of all attempts hold together."
     )
