@@ -72,7 +72,8 @@ def _said(found: Tally) -> str:
         f"Learned policies were over a budget in {learned.over:,} of {count(learned.episodes, 'episode')} (rate "
         f"between {percent(low)} and {percent(high)}), and a fallback took over in {learned.taken_over:,}. "
         f"The screen was asked {found.screened:,} times and refused {found.refused:,}. "
-        f"{count(found.candidates, 'candidate')} acted: {found.certified:,} certified, {found.recalled:,} recalled. S_0 began {count(seeded, 'episode')}."
+        f"{count(found.candidates, 'candidate')} acted: {found.certified:,} certified, "
+        f"{found.recalled:,} recalled. S_0 began {count(seeded, 'episode')}."
     )
 
 

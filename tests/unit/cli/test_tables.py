@@ -24,7 +24,9 @@ class Folder(RunFolder):
         self.config, self.path, self._is_guarded = tiny(), "run", is_guarded
         self.spec = EnvSpec("own", (3,), 1, ("cost",), (5.0,), 50)
 
-    num_committed = 3
+    @property
+    def num_committed(self):
+        return 3
 
     def rows(self, what):
         return [self._metrics(n) if what == "metrics" else self._ledger(n) for n in (1, 2)]

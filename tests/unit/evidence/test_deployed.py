@@ -105,7 +105,8 @@ def guarded_state(role) -> GuardedState:
     """Of two seeds: in the first a policy of that role, certified after 40 episodes, 2 over and 3 taken over."""
     weights, first = jnp.ones(2, jnp.float32), jnp.zeros((1, 3), jnp.float32)
     empty = SafeSet.empty(weights, SafeSetSettings(), first, 1)
-    counts = Counts(*(jnp.int32(n) for n in (40, 40, 2, 3)), jnp.array([90.0], jnp.float32))
+    episodes, over, taken_over = (jnp.int32(n) for n in (40, 2, 3))
+    counts = Counts(episodes, episodes, over, taken_over, jnp.array([90.0], jnp.float32))
     archive = empty.archive.add(weights, jnp.int32(ROLES.index(role)), counts)
     full = eqx.tree_at(lambda safe_set: safe_set.archive, empty, archive)
     return GuardedState(None, jax.tree.map(lambda *leaves: jnp.stack(leaves), full, empty))
@@ -117,7 +118,7 @@ def guarded_agent() -> GuardedAgent:
 
 
 def test_an_agent_promises_the_counts_of_its_newest_certified_policy():
-    newest = Newest(Role.TASK, [{}, {}], lambda: None, None)
+    newest = Newest(Role.TASK, [{}, {}], lambda: None, jax.random.split(jax.random.key(0)))
     promise = guarded_agent().promise(None, guarded_state(Role.TASK), newest)
     assert promise.deployed == (Deployed(True, 40, 2, 3, 0.05), Deployed(False, 0, 0, 0, 0.05))
     assert (promise.estimates, promise.horizon) == (((), ()), 50)

@@ -13,7 +13,7 @@ BUDGET = (10.0,)
 NOBODY = {"episodes": 0, "over": 0, "taken_over": 0}
 
 
-def deployment(why="goes on", score=4.0, *, is_new=True, margin=0.0, upper=None, **came):
+def deployment(why="goes on", score: float | None = 4.0, *, is_new=True, margin=0.0, upper=None, **came):
     """One under one constraint; `came` has episodes, how many were over, taken over, and the mean cost, by level."""
     names = ("episodes", "over", "taken_over", "costs")
     return {
