@@ -68,10 +68,10 @@ class GuardedPolicy(Policy):
     certified: Policy
     assigned: Int[Array, "*environment"]
     """The level at an episode's beginning; of all environments, or of each."""
-    has_certified: Bool[Array, ""]
-    predicted_costs: Float[Array, " level"]
+    has_certified: Bool[Array, "*seed"]
+    predicted_costs: Float[Array, "*seed level"]
     """Of an episode, by level."""
-    reserve: Float[Array, "level constraint"]
+    reserve: Float[Array, "*seed fallback constraint"]
     """Upper estimates of what an episode costs once a level has taken it over."""
     budgets: tuple[float, ...] = eqx.field(static=True)
     seed: SeedFunction = eqx.field(static=True)
