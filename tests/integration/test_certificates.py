@@ -18,6 +18,7 @@ import pytest
 from actsafe.agents.algorithms import Role
 from actsafe.agents.base import Estimate
 from actsafe.agents.safe_set.archive import Counts
+from actsafe.agents.safe_set.canary import CERTIFIED
 from actsafe.agents.safe_set.settings import NO_PART
 from actsafe.agents.safe_set.state import ROLES
 from actsafe.cli.main import main
@@ -29,6 +30,7 @@ from actsafe.training.loop import Loop, make_loop
 from actsafe.training.presets import PRESETS
 from actsafe.training.run import RunFolder, UnitRecord
 from actsafe.training.storage import file_sha256
+from actsafe.training.study import frozen_episodes
 
 NEWEST = Path("epochs/0002")
 
@@ -570,6 +572,13 @@ def test_what_was_deployed_over_budget_in_the_newest_epoch_refuses_a_guarded_run
     assert paper_of(guarded)["reasons"] == [
         "2 of 9 episodes of the newest epoch that no candidate began were over a budget"
     ]
+
+
+def test_frozen_episodes_are_of_what_is_promised_of(guarded):
+    (outcomes,) = frozen_episodes(RunFolder.open(guarded), 3)
+    assert [(outcome.level, outcome.is_ended, outcome.num_decisions) for outcome in outcomes] == [
+        (CERTIFIED, True, 25)
+    ] * 3
 
 
 def test_a_guarded_run_without_a_certified_policy_promises_nothing_of_what_it_learned(actsafe, tmp_path):
