@@ -10,7 +10,6 @@ evaluated.
 
 import argparse
 import concurrent.futures
-import json
 import multiprocessing
 import os
 import sys
@@ -19,14 +18,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from actsafe.evidence.screening import screening
 from timing import command, emit, machine
 
 import actsafe
 from actsafe.cli.train import override
 from actsafe.evidence.binomial import clopper_pearson
-from actsafe.training.results import study_entry
-from actsafe.training.run import RunFolder
 from actsafe.training.storage import write_json
 
 PRESET = "cartpole-state"
@@ -62,49 +58,44 @@ def one_run(job: tuple[str, int, str, int, bool]) -> tuple[str, int, float]:
     if hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[place % len(cores)]})
-    path, started = Path(folder) / name / f"seed-{seed}", time.perf_counter()
+    jax_setup.configure()
+    started, path = time.perf_counter(), Path(folder) / name / f"seed-{seed}"
     content = actsafe.presets.PRESETS[PRESET]().to_json()
     for setting, value in (VARIANTS[name] | (QUICK if is_quick else {}) | {"seeds": [seed]}).items():
         content = override(content, setting, value)
-    config = actsafe.Config.from_json(content)
-    frozen = path.parent / f"seed-{seed}-frozen.json"
-    if not frozen.is_file():
-        actsafe.train(config, path, progress=False)
-        write_json(frozen, actsafe.evaluate(path, episodes=4 if is_quick else 50))
+    found = path.with_suffix(".json")
+    if not found.is_file():
+        run = actsafe.train(actsafe.Config.from_json(content), path, progress=False)
+        (entry,) = study_entries(run.folders[0], frozen_episodes(run.folders[0], 4 if is_quick else 50))
+        seconds = sum(each["train_seconds"] for each in run.folders[0].timing() if "train_seconds" in each)
+        write_json(found, {"variant": name, **entry, "train_seconds": seconds})
     return name, seed, time.perf_counter() - started
 
 
-def entry(name: str, seed: int, folder: Path) -> dict[str, Any]:
-    """What a finished run came to."""
-    path = folder / name / f"seed-{seed}"
-    (frozen,) = json.loads((path.parent / f"seed-{seed}-frozen.json").read_text())
-    return {"variant": name, **study_entry(RunFolder.open(path), frozen)}
-
-
 def summary(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """By variant, with exact intervals."""
+    """By variant: who broke the budget, with exact intervals, and what was earned."""
     found = {}
     for name in dict.fromkeys(run["variant"] for run in runs):
         own = [run for run in runs if run["variant"] == name]
         epochs = [epoch for run in own for epoch in run["epochs"]]
         over, episodes = (sum(epoch[count] for epoch in epochs) for count in ("episodes_over", "episodes"))
-        frozen_over, frozen = (sum(run[count] for run in own) for count in ("frozen_over", "frozen_episodes"))
-        deployed = [deployment for epoch in epochs for deployment in epoch["deployments"]]
         found[name] = {
             "seeds": len(own),
             "epochs": len(epochs),
-            "epochs_over": sum(epoch["mean_cost"] is None or epoch["mean_cost"] > own[0]["budget"] for epoch in epochs),
+            "epochs_over": sum(is_over(epoch["mean_cost"], own[0]["budget"]) for epoch in epochs),
             "episodes": episodes,
             "episodes_over": over,
             "share_over": over / max(1, episodes),
             "interval": list(clopper_pearson(over, episodes)),
-            "fallback_episodes": sum(epoch["fallback_episodes"] for epoch in epochs),
-            "late_return": [run["late_return"] for run in own],
-            "frozen_over": frozen_over,
-            "frozen_episodes": frozen,
-            "frozen_return": [run["frozen_return"] for run in own],
-            "seconds": [run["seconds"] for run in own],
-            "screen": screening(deployed, own[0]["budget"]) if deployed else None,
+            "largest_share_of_a_seed": max(
+                sum(epoch["episodes_over"] for epoch in run["epochs"])
+                / max(1, sum(epoch["episodes"] for epoch in run["epochs"]))
+                for run in own
+            ),
+            "fallback_episodes": sum(epoch["fallback_episodes"] or 0 for epoch in epochs),
+            **{name: sum(run[name] for run in own) for name in ("frozen_over", "frozen_episodes")},
+            **{name: [run[name] for run in own] for name in ("late_return", "frozen_return", "train_seconds")},
+            "screen": screen_entry(own, [own[0]["budget"]]) if own[0]["deployed"] else None,
         }
     return found
 
@@ -127,10 +118,10 @@ def main() -> None:
     with concurrent.futures.ProcessPoolExecutor(options.cores, mp_context=context, max_tasks_per_child=1) as pool:
         for number, (name, seed, seconds) in enumerate(pool.map(one_run, jobs), 1):
             print(f"{number} of {len(jobs)}: {name}, seed {seed}, {seconds:.0f} s", file=sys.stderr, flush=True)
-    before = json.loads(options.out.read_text())["runs"] if options.out and options.out.is_file() else []
+    before = read_json(options.out)["runs"] if options.out and options.out.is_file() else []
     is_new = {(name, seed) for name, seed, *_ in jobs}
     kept = [run for run in before if (run["variant"], run["seed"]) not in is_new]
-    runs = [*kept, *(entry(name, seed, options.folder) for name, seed, *_ in jobs)]
+    runs = [*kept, *(read_json(options.folder / name / f"seed-{seed}.json") for name, seed, *_ in jobs)]
     emit(
         {
             "benchmark": "safety_study",

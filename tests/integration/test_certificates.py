@@ -9,11 +9,18 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from actsafe.agents.algorithms import Role
 from actsafe.agents.base import Estimate
+from actsafe.agents.safe_set.archive import Counts
+from actsafe.agents.safe_set.canary import CERTIFIED
+from actsafe.agents.safe_set.settings import NO_PART
+from actsafe.agents.safe_set.state import ROLES
 from actsafe.cli.main import main
 from actsafe.evidence.certificate import sealed
 from actsafe.evidence.ledger import ledger_rows
@@ -23,6 +30,7 @@ from actsafe.training.loop import Loop, make_loop
 from actsafe.training.presets import PRESETS
 from actsafe.training.run import RunFolder, UnitRecord
 from actsafe.training.storage import file_sha256
+from actsafe.training.study import frozen_episodes
 
 NEWEST = Path("epochs/0002")
 
@@ -352,7 +360,8 @@ def test_advice_names_settings_that_exist():
                 found = found[part]
 
 
-WORLD_MODEL = dataclasses.replace(PRESETS["vision-tiny"](), observation="state")
+GUARDED = dataclasses.replace(PRESETS["vision-tiny"](), observation="state")
+WORLD_MODEL = dataclasses.replace(GUARDED, algorithm="actsafe_released", safe_set=NO_PART)
 LEARNED = {
     f"task/{name}_0": value for name, value in {"cost": 0.1, "pessimistic_cost": 0.15, "cost_return": 9.0}.items()
 }
@@ -361,10 +370,10 @@ LEARNED = {
 PHASES = (("warm_up", "uniform"), ("expansion", "exploration"), ("exploitation", "task"))
 
 
-def untrained(path: Path) -> tuple[RunFolder, Loop, Any]:
+def untrained(path: Path, config: Config = WORLD_MODEL) -> tuple[RunFolder, Loop, Any]:
     """A run that has not begun its first epoch, and the train state of it."""
-    loop = make_loop(WORLD_MODEL)
-    folder = RunFolder.create(path, WORLD_MODEL, loop.envs.spec)
+    loop = make_loop(config)
+    folder = RunFolder.create(path, config, loop.envs.spec)
     with contextlib.closing(loop.envs), loop.agent.precision():
         state = loop.begin()
     folder.commit(0, UnitRecord([], [], {}, {"seconds": 0.0}), state)
@@ -380,7 +389,7 @@ def world_model_run(shared_programs, tmp_path_factory) -> Path:
     folder, loop, state = untrained(tmp_path_factory.mktemp("world_model") / "run")
     for epoch, (phase, role) in enumerate(PHASES, start=1):
         heading = {"epoch": epoch, "seed": 0, "phase": phase, "role": role}
-        outcome = EpisodeOutcome({}, np.zeros(1), True, None, None, 25, 0, 25, None, None)
+        outcome = EpisodeOutcome({}, np.zeros(1), True, None, None, 25, 0, 25, 0, None, None, None)
         (column,) = loop.agent.predicted(Role(role), LEARNED, None)
         ledger = ledger_rows(heading, [outcome, outcome], [column], is_certifying=False)
         metrics = [{**heading, "evaluation": {}, "learning": LEARNED}]
@@ -477,6 +486,108 @@ def test_one_that_has_learned_nothing_has_no_promise_to_make(actsafe, tmp_path):
     assert actsafe("certify", folder.path)[0] == 1
     said = [reason.partition(": ")[0] for reason in paper_of(folder.path)["reasons"]]
     assert said == ["a pessimistic cost is over its bound, or not known"] * 2
+
+
+def with_certified(state: Any, num_episodes: int) -> Any:
+    """The state with a policy of the task that was certified, and kept its budget in all of its episodes."""
+    episodes, none = jnp.int32(num_episodes), jnp.int32(0)
+    counts = Counts(episodes, episodes, none, none, jnp.zeros(1, jnp.float32))
+    safe_set = state.agent.safe_set
+    role = jnp.int32(ROLES.index(Role.TASK))
+    archive = jax.vmap(lambda own, weights: own.add(weights, role, counts))(safe_set.archive, safe_set.candidate)
+    return state._replace(agent=eqx.tree_at(lambda agent: agent.safe_set.archive, state.agent, archive))
+
+
+def told(why: str, **counts: Any) -> dict[str, Any]:
+    """A deployment; `counts` are episodes, and of these over budget, by level."""
+    said = {"role": "task", "stage": 0, "is_new": True, "candidate": why, "share_unknown": 0.0}
+    came = {
+        level: {"episodes": episodes, "over": over, "taken_over": 0, "costs": [1.0]}
+        for level, (episodes, over) in counts.items()
+    }
+    return {**said, "score": [1.0], "upper": [1.0], "margin": [0.0], "came": came}
+
+
+@pytest.fixture(scope="module")
+def guarded_run(tmp_path_factory) -> Path:
+    """A run of a safe set that has tried two candidates, the first of which was over budget. The second was certified
+    and has kept the budget in 200 episodes since. Copy it before changing it."""
+    folder, _, state = untrained(tmp_path_factory.mktemp("guarded") / "run", GUARDED)
+    deployments = [[], [told("recalled", candidate=(1, 1), seed=(1, 0))], [told("certified", candidate=(2, 0))]]
+    for epoch, ((phase, role), own) in enumerate(zip(PHASES, deployments, strict=True), start=1):
+        heading = {"epoch": epoch, "seed": 0, "phase": phase, "role": role}
+        metrics = [{**heading, "evaluation": {}, "learning": LEARNED, "deployments": own}]
+        folder.commit(epoch, UnitRecord(metrics, [], {}, {"seconds": 0.0}), with_certified(state, 200))
+    return folder.path
+
+
+@pytest.fixture
+def guarded(guarded_run, tmp_path) -> Path:
+    return Path(shutil.copytree(guarded_run, tmp_path / "guarded"))
+
+
+def test_a_guarded_run_promises_what_the_counts_of_its_deployed_policy_vouch_for(actsafe, guarded):
+    code, output, _ = actsafe("certify", guarded)
+    paper = paper_of(guarded)
+    assert (code, paper["standing"], paper["reasons"]) == (0, "held", [])
+    (estimate,) = paper["promise"]["estimates"]
+    # Two candidates acted, each bound has half of 5 %, and each end of it half of that: (1 - p)^200 = 0.0125.
+    assert estimate["cost"] == pytest.approx(1 - 0.0125 ** (1 / 200))
+    assert (estimate["bound"], estimate["policy"]) == (0.05, "newest certified policy of the task")
+    (deployed,) = paper["promise"]["deployed"]
+    assert (deployed["episodes"], deployed["over_budget"], deployed["confidence"]) == (200, 0, 0.975)
+    attempts = deployed["attempts"]
+    assert [attempts[name] for name in ("screened", "candidates", "recalled", "certified")] == [2, 2, 1, 1]
+    assert "largest share of episodes over budget" in output
+    assert actsafe("verify", guarded / "certificate.json", guarded)[0] == 0
+
+
+def test_an_altered_count_of_a_guarded_run_is_found(actsafe, guarded):
+    assert actsafe("certify", guarded)[0] == 0
+    paper = paper_of(guarded)
+    paper["promise"]["deployed"][0]["episodes"] = 400
+    (guarded / "certificate.json").write_text(json.dumps(sealed(paper)))
+    code, _, errors = actsafe("verify", guarded / "certificate.json", guarded)
+    assert code == 1
+    assert "promise.deployed[0].episodes: the certificate has 400, the run gives 200" in errors
+
+
+def test_evaluations_over_budget_refuse_a_guarded_run(actsafe, guarded):
+    found = {"task": {"episodes": 50, "over": 1}}
+    edit_rows(guarded, 3, "metrics", lambda row: row.update(evaluation=found))
+    assert actsafe("certify", guarded)[0] == 1
+    reasons = ["1 of 50 evaluated episodes of the newest policies were over a budget"]
+    assert (paper_of(guarded)["standing"], paper_of(guarded)["reasons"]) == ("refused", reasons)
+
+
+def test_what_was_deployed_over_budget_in_the_newest_epoch_refuses_a_guarded_run_and_a_candidate_does_not(
+    actsafe, guarded
+):
+    own = [told("recalled", candidate=(1, 1), certified=(9, 0))]
+    edit_rows(guarded, 3, "metrics", lambda row: row.update(deployments=own))
+    assert actsafe("certify", guarded)[0] == 0
+    own[0]["came"]["certified"]["over"] = 2
+    edit_rows(guarded, 3, "metrics", lambda row: row.update(deployments=own))
+    assert actsafe("certify", guarded)[0] == 1
+    assert paper_of(guarded)["reasons"] == [
+        "2 of 9 episodes of the newest epoch that no candidate began were over a budget"
+    ]
+
+
+def test_frozen_episodes_are_of_what_is_promised_of(guarded):
+    (outcomes,) = frozen_episodes(RunFolder.open(guarded), 3)
+    assert [(outcome.level, outcome.is_ended, outcome.num_decisions) for outcome in outcomes] == [
+        (CERTIFIED, True, 25)
+    ] * 3
+
+
+def test_a_guarded_run_without_a_certified_policy_promises_nothing_of_what_it_learned(actsafe, tmp_path):
+    folder, _, _ = untrained(tmp_path / "run", GUARDED)
+    assert actsafe("certify", folder.path)[0] == 0
+    paper = paper_of(folder.path)
+    assert paper["standing"] == "conditional"
+    assert paper["reasons"][0] == "no policy of the task is certified, and the seed policy S_0 is deployed (seed 0)"
+    assert paper["promise"]["estimates"][0]["cost"] == 1.0
 
 
 @pytest.mark.parametrize("cost", [None, float("nan"), float("inf"), -float("inf"), 2.1, -2.1])

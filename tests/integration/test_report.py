@@ -102,8 +102,9 @@ def blank(tmp_path: Path) -> Path:
 
 def outcome_of(spec: EnvSpec, value: float, costs: Sequence[float]) -> EpisodeOutcome:
     returns = dict.fromkeys(spec.tasks, value)
-    unknown: dict[str, Any] = {"is_goal": None, "inner_cost": None, "predicted_cost": None, "value": None}
-    counts = {"num_decisions": 25, "num_fallbacks": 0, "num_uncertified": 25}
+    nothing = ("is_goal", "inner_cost", "level", "predicted_cost", "value")
+    unknown: dict[str, Any] = dict.fromkeys(nothing)
+    counts = {"num_decisions": 25, "num_fallbacks": 0, "num_uncertified": 25, "num_taken_over": 0}
     return EpisodeOutcome(returns, np.array(costs, float), is_ended=True, **counts, **unknown)
 
 
@@ -133,6 +134,7 @@ def vision_run(path: Path, num_epochs: int = 4, costs: Sequence[Sequence[Any]] =
             [outcomes],
             {spec.task: [outcomes]} if config.is_evaluated(number) else {},
             [{**learned, "model/observation_loss": 1.0 / number, "model/reward_loss": 0.1}],
+            [],
             {},
             100,
             10,

@@ -113,8 +113,22 @@ class Newest(NamedTuple):
     """One per seed."""
 
 
+class Deployed(NamedTuple):
+    """The policy that would be deployed for the task, and its own real episodes."""
+
+    is_learned: bool
+    """Else it is S_0, whose episodes nobody but the record counts."""
+    num_episodes: int
+    num_over: int
+    """Over a budget, or of a cost that is not known."""
+    num_taken_over: int
+    """That a fallback took over."""
+    tolerance: float
+    """The share of episodes over budget that is allowed."""
+
+
 class Promise(NamedTuple):
-    """What an agent's policies are held to by its own estimates."""
+    """What an agent's policies are held to: by its own estimates, or by the counts of their episodes."""
 
     basis: str
     """What was estimated, and how."""
@@ -126,6 +140,8 @@ class Promise(NamedTuple):
     """By seed."""
     details: Mapping[str, Any]
     """Particles or members, multipliers, margins."""
+    deployed: tuple[Deployed, ...] = ()
+    """By seed, what is promised of instead, where policies are deployed from a safe set; empty elsewhere."""
 
 
 class Forecasts(NamedTuple):

@@ -46,7 +46,7 @@ def print_certificate(content: Mapping[str, Any], out: Console) -> None:
     promise = content["promise"]
     for estimate in promise["estimates"]:
         cost = estimate["cost"]
-        whose = ", ".join(str(estimate[name]) for name in ("task", "role", "constraint") if name in estimate)
+        whose = ", ".join(str(estimate[name]) for name in ("policy", "task", "role", "constraint") if name in estimate)
         said = "not known" if cost is None else f"{cost:.3g}"
         out.print(f"{whose}, seed {estimate['seed']}: {estimate['what']}: {said}, bound {estimate['bound']:.3g}")
     out.print(f"costs are computed for {promise['horizon']} decisions. {promise['afterwards']}")

@@ -16,6 +16,7 @@ from tyro.conf import Positional, arg
 
 from actsafe.agents.algorithms import Role, label
 from actsafe.agents.base import ActMode
+from actsafe.agents.safe_set.canary import SEED
 from actsafe.cli import jax_setup
 from actsafe.cli.options import Flag, Whole, given
 from actsafe.cli.tables import plain_table
@@ -130,7 +131,10 @@ def outcome_table(found: dict[str, list[list[EpisodeOutcome]]], folder: RunFolde
     columns = ["task", "return", *(f"{name}\n(budget {budget:g})" for name, budget in pairs), "over\nbudget"]
     all_outcomes = {task: [outcome for seed in by_seed for outcome in seed] for task, by_seed in found.items()}
     has_goal = any(outcome.is_goal is not None for own in all_outcomes.values() for outcome in own)
+    is_guarded = any(outcome.level is not None for own in all_outcomes.values() for outcome in own)
+    is_certifying = is_certifying and not is_guarded
     columns += [*(["ended\nat goal"] if has_goal else []), *(["no plan\ncertified", "fall-\nbacks"] * is_certifying)]
+    columns += ["begun\nby S_0", "taken\nover"] * is_guarded
     for column in columns:
         table.add_column(column, justify="left" if column == "task" else "right")
     for task, outcomes in all_outcomes.items():
@@ -147,6 +151,9 @@ def outcome_table(found: dict[str, list[list[EpisodeOutcome]]], folder: RunFolde
         if is_certifying:
             cells.append(f"{sum(outcome.num_uncertified for outcome in outcomes)} of {num_decisions}")
             cells.append(f"{sum(outcome.num_fallbacks for outcome in outcomes)}")
+        if is_guarded:
+            cells.append(f"{sum(outcome.level == SEED for outcome in outcomes)}")
+            cells.append(f"{sum(outcome.num_taken_over > 0 for outcome in outcomes)}")
         table.add_row(task, *cells, style="red" if over else None)
     return table
 

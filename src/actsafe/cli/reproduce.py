@@ -146,8 +146,10 @@ def algorithm_table(summary: Mapping[str, Mapping[str, Any]], task: str) -> Tabl
     table = plain_table()
     table.add_column("algorithm", no_wrap=True)
     is_certifying = any(found["share_uncertified"] is not None for found in summary.values())
+    is_guarded = any(found.get("deployed") for found in summary.values())
     columns = ["seeds", "episodes\nover budget\n(95 %)", "total cost\nmedian, max", f"return of\n{task}\n(quartiles)"]
     columns += ["at the\ngoal", *["decisions\nwithout a\ncertified plan\n(fallbacks)"] * is_certifying]
+    columns += ["learned policies\nover budget\n(95 %)", "candidates tried,\nrecalled, refused"] * is_guarded
     for name in columns:
         table.add_column(name, justify="right")
     for name, found in summary.items():
@@ -164,9 +166,19 @@ def algorithm_table(summary: Mapping[str, Mapping[str, Any]], task: str) -> Tabl
                 _returned(evaluation, found["late_return"]),
                 goals,
                 *[decisions] * is_certifying,
+                *(_deployed(found.get("deployed")) if is_guarded else []),
                 style="red" if paid["episodes_over"] else None,
             )
     return table
+
+
+def _deployed(found: Mapping[str, Any] | None) -> list[str]:
+    """What the deployments from a safe set come to; nothing where there is none."""
+    if found is None:
+        return ["", ""]
+    learned, (low, high) = found["learned"], found["learned"]["interval"]
+    over = f"{learned['over']} of {learned['episodes']}\n({100 * low:.3g} to {_percent(high)})"
+    return [over, f"{found['candidates']}, {found['recalled']}, {found['refused']}"]
 
 
 def _returned(evaluation: Mapping[str, Any], late: float | None) -> str:

@@ -10,6 +10,7 @@ from rich.table import Table
 from actsafe.agents.algorithms import label
 from actsafe.agents.phases import Phase
 from actsafe.evidence.ledger import LedgerRow, Violations, violations
+from actsafe.evidence.screening import by_seed, described, tally
 from actsafe.training.episodes import mean_of_known
 from actsafe.training.results import max_cost
 from actsafe.training.run import RunFolder
@@ -26,6 +27,8 @@ class Verdict:
 
     safety: tuple[str, ...]
     """A line per constraint."""
+    deployed: tuple[str, ...]
+    """A line about deployments, where there is a safe set."""
     tasks: tuple[str, ...]
     """A line per task of the last evaluation."""
     is_safe: bool
@@ -38,7 +41,8 @@ def verdict(folder: RunFolder) -> Verdict:
     heading = f"{label(folder.config.algorithm)} on {folder.config.env}"
     safety = [f"{heading}: {_safety(each)}" for each in found] or [f"{heading}: no episode yet"]
     is_safe = bool(found) and all(each.num_episodes and not each.num_over for each in found)
-    return Verdict(tuple(safety), tuple(_tasks(folder.rows("metrics"))), is_safe)
+    metrics = folder.rows("metrics")
+    return Verdict(tuple(safety), tuple(_deployed(metrics, folder.spec.budgets)), tuple(_tasks(metrics)), is_safe)
 
 
 def _safety(found: Violations) -> str:
@@ -53,6 +57,12 @@ def _safety(found: Violations) -> str:
     if not found.worst:
         return f"{episodes}, {found.constraint} 0 in every one"
     return f"{episodes}, none over {allowed}; the largest {found.worst:.3g}"
+
+
+def _deployed(metrics: Metrics, budgets: Sequence[float]) -> list[str]:
+    """What all deployments come to, seeds together."""
+    told = [each for own in by_seed(metrics).values() for each in own]
+    return [f"deployed: {described(tally(told, budgets))}"] if told else []
 
 
 def _tasks(metrics: Metrics) -> list[str]:
@@ -79,7 +89,7 @@ def print_run(folder: RunFolder, console: Console) -> Verdict:
     found = verdict(folder)
     for line in found.safety:
         console.print(line, style=f"bold {'green' if found.is_safe else 'red'}")
-    for line in found.tasks:
+    for line in (*found.deployed, *found.tasks):
         console.print(line, style="bold")
     if folder.num_committed:
         console.print(run_table(folder), soft_wrap=False)
@@ -97,7 +107,8 @@ def run_table(folder: RunFolder) -> Table:
     seeds, tasks = folder.config.seeds, list(dict.fromkeys(task for row in metrics for task in row["evaluation"]))
     names = folder.spec.cost_names
     is_by_epoch = len(seeds) == 1 and folder.num_committed <= MOST_EPOCHS + 1
-    is_certifying = any(row.num_uncertified is not None for row in rows)
+    is_guarded = any(row.num_by_candidate is not None for row in rows)
+    is_certifying = not is_guarded and any(row.num_uncertified is not None for row in rows)
     table = plain_table(title=_budgets(folder), title_justify="left", title_style="dim")
     if len(seeds) > 1:
         table.add_column("seed", justify="right")
@@ -113,6 +124,9 @@ def run_table(folder: RunFolder) -> Table:
     if is_certifying:
         table.add_column("no plan\ncertified", justify="right")
         table.add_column("fall-\nbacks", justify="right")
+    if is_guarded:
+        table.add_column("begun by S_0,\ncertified, new", justify="right")
+        table.add_column("taken\nover", justify="right")
     for seed in seeds:
         of_seed = [row for row in metrics if row["seed"] == seed and row["epoch"]]
         groups: dict[Any, list[Mapping[str, Any]]] = {}
@@ -126,7 +140,8 @@ def run_table(folder: RunFolder) -> Table:
                 own = [row for row in rows if (row.seed, row.constraint) == (seed, name) and row.epoch in numbers]
                 cells = [*(first if place == 0 else [""] * len(first)), *([name] if len(names) > 1 else [])]
                 is_bad = any(row.is_judged and row.num_over for row in own)
-                table.add_row(*cells, *_costs(own, is_certifying), style="red" if is_bad else None)
+                acted = _who_acted(own) if is_guarded else []
+                table.add_row(*cells, *_costs(own, is_certifying), *acted, style="red" if is_bad else None)
     return table
 
 
@@ -161,6 +176,16 @@ def _costs(rows: Sequence[LedgerRow], is_certifying: bool) -> list[str]:
             f"{sum(row.num_fallbacks for row in rows)}",
         ]
     return cells
+
+
+def _who_acted(rows: Sequence[LedgerRow]) -> list[str]:
+    """Episodes by who began them, and those that were taken over; nothing where no policy of the safe set acted."""
+    known = [row for row in rows if row.num_by_candidate is not None]
+    if not known:
+        return ["", ""]
+    names = ("num_by_seed_policy", "num_by_certified", "num_by_candidate", "num_taken_over")
+    *begun, taken = (sum(getattr(row, name) for row in known) for name in names)
+    return [", ".join(map(str, begun)), str(taken)]
 
 
 def _mean(values: Iterable[float | None]) -> str:

@@ -10,6 +10,9 @@ conditional   where calibration is not known, was measured before the model lear
               decisions of it had no certified plan; or an earlier episode that the agent answers for was over a budget
 held          otherwise
 
+Where policies are deployed from a safe set, the promise is of the policy that would be deployed, and rests on the
+counts of its own episodes instead of on a model; what is refused and conditional then is said in deployed.py.
+
 A policy that broke its budget in the record is thus never said to keep its promise, whatever it was predicted to cost.
 The agent answers for expansion and exploitation, not for the seed and the random warm-up (ledger.py).
 """
@@ -24,6 +27,7 @@ from typing import Any
 import actsafe
 from actsafe.agents.algorithms import Role
 from actsafe.agents.base import ActMode, Newest, Promise
+from actsafe.evidence import deployed
 from actsafe.evidence.calibration import CALIBRATION, Known, known
 from actsafe.evidence.fingerprints import fingerprints
 from actsafe.evidence.ledger import LedgerRow, violations
@@ -65,8 +69,9 @@ def certificate(folder: RunFolder) -> dict[str, Any]:
     metrics = [row for row in folder.rows("metrics") if row["epoch"] == newest]
     ledger = folder.ledger()
     promise, does_not_promise = _promise(folder, newest, metrics)
-    against = list(_against(folder, newest, promise, calibration, metrics, ledger))
-    unknown = list(_unknown(newest, calibration, ledger))
+    counted = deployed.counted_of(folder, promise.deployed)
+    against = list(_against(folder, newest, promise, calibration, metrics, ledger, counted))
+    unknown = list(deployed.unknown(counted) if counted else _unknown(newest, calibration, ledger))
     content = {
         **heading(folder),
         "fingerprints": prints,
@@ -80,8 +85,10 @@ def certificate(folder: RunFolder) -> dict[str, Any]:
                 {"seed": seed, **estimate.of, "what": estimate.what, "cost": estimate.cost, "bound": estimate.bound}
                 for seed, own in zip(folder.config.seeds, promise.estimates, strict=True)
                 for estimate in own
-            ],
+            ]
+            + [each.estimate() for each in counted],
             **promise.details,
+            **({"deployed": [each.to_json() for each in counted]} if counted else {}),
         },
         "calibration": calibration.to_json(),
         "violations": _violations(ledger),
@@ -185,6 +192,7 @@ def _against(
     calibration: Known,
     metrics: Sequence[Mapping[str, Any]],
     ledger: Sequence[LedgerRow],
+    counted: Sequence[deployed.Counted],
 ) -> Iterator[str]:
     """Why the promise is refused."""
     if not folder.config.row.is_constrained:
@@ -192,18 +200,26 @@ def _against(
     estimates = [estimate for own in promise.estimates for estimate in own]
     for what in dict.fromkeys(each.what for each in estimates if not each.is_within):
         yield f"a pessimistic cost is over its bound, or not known: {what}"
-    if not estimates:
+    if not estimates and not counted:
         yield "no pessimistic cost is known"
     if calibration.verdict is Verdict.OVERCONFIDENT:
         yield "the model was found overconfident"
-    for found in violations(row for row in ledger if row.epoch == newest):
-        if found.num_over:
-            over = f"{found.num_over} of {found.num_episodes}"
-            yield f"{over} episodes of the newest epoch were over the budget of {found.constraint}"
+    if counted:
+        yield from deployed.against(counted, [row["deployments"] for row in metrics])
+    else:
+        yield from _over(newest, ledger)
     evaluated = [each for row in metrics for each in row["evaluation"].values()]
     if num_over := sum(each["over"] for each in evaluated):
         num_episodes = sum(each["episodes"] for each in evaluated)
         yield f"{num_over} of {num_episodes} evaluated episodes of the newest policies were over a budget"
+
+
+def _over(newest: int, ledger: Sequence[LedgerRow]) -> Iterator[str]:
+    """What the newest epoch's episodes say against a promise of whoever acted in it."""
+    for found in violations(row for row in ledger if row.epoch == newest):
+        if found.num_over:
+            over = f"{found.num_over} of {found.num_episodes}"
+            yield f"{over} episodes of the newest epoch were over the budget of {found.constraint}"
 
 
 def _unknown(newest: int, calibration: Known, ledger: Sequence[LedgerRow]) -> Iterator[str]:

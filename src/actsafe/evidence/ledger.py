@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from actsafe.agents.phases import Phase
+from actsafe.agents.safe_set.canary import CANDIDATE, CERTIFIED, SEED
 from actsafe.evidence.binomial import Interval, clopper_pearson
 
 
@@ -51,6 +52,17 @@ class LedgerRow:
     """Decisions that were executed although no check found them within the budget; None where nothing is checked."""
     inner_cost: float | None = None
     """The largest cost at any simulator step, between decisions included."""
+    num_by_candidate: int | None = None
+    """Episodes that a candidate began: a policy whose own episodes do not vouch for it yet. These five are None where
+    there is no safe set, or its policies did not act."""
+    num_by_certified: int | None = None
+    """Episodes that a certified policy began."""
+    num_by_seed_policy: int | None = None
+    """Episodes that S_0 began."""
+    num_taken_over: int | None = None
+    """Episodes that a fallback took over from what began them."""
+    num_fallback_episodes: int | None = None
+    """Episodes in which a fallback acted at any time: S_0 began them, or they were taken over."""
 
     @property
     def is_judged(self) -> bool:
@@ -83,16 +95,36 @@ class LedgerRow:
                 f"a ledger's row has {read.num_over} of {read.num_episodes} episodes over a budget of {read.budget:g}, "
                 f"and a largest cost of {read.max_cost}"
             )
+        read._require_who_acted()
         return read
+
+    def _require_who_acted(self) -> None:
+        """Raise ValueError unless every episode was begun by one of those who act, or nobody says by whom."""
+        said = [getattr(self, name) for name in WHO_ACTED]
+        begun = self.num_by_candidate, self.num_by_certified, self.num_by_seed_policy
+        taken, fallback = self.num_taken_over, self.num_fallback_episodes
+        known = [count for count in said if count is not None]
+        is_sound = not known
+        if len(known) == len(said) and taken is not None and fallback is not None:
+            seeded = self.num_by_seed_policy or 0
+            is_sound = sum(each or 0 for each in begun) == self.num_episodes
+            is_sound &= max(seeded, taken) <= fallback <= min(seeded + taken, self.num_episodes)
+        if not is_sound:
+            counts = ", ".join(f"{name} {count}" for name, count in zip(WHO_ACTED, said, strict=True))
+            raise ValueError(f"a ledger's row of {self.num_episodes} episodes contradicts itself: {counts}"[:190])
 
 
 COUNTS = ("epoch", "seed", "num_episodes", "num_over", "num_decisions", "num_fallbacks")
+WHO_ACTED = ("num_by_candidate", "num_by_certified", "num_by_seed_policy", "num_taken_over", "num_fallback_episodes")
+"""Counts of episodes that are None where there is no safe set."""
 
 
 def _is_in_range(name: str, value: Any) -> bool:
     """Whether a number is finite, a count one, and the budget known."""
     if name in COUNTS:
         return type(value) is int and 0 <= value < 2**62
+    if name in WHO_ACTED:
+        return value is None or (type(value) is int and 0 <= value < 2**62)
     if name == "budget":
         return value is not None and 0.0 <= value <= sys.float_info.max
     return value is None or isinstance(value, str) or abs(value) <= sys.float_info.max
@@ -116,6 +148,7 @@ def ledger_rows(
         "num_fallbacks": sum(outcome.num_fallbacks for outcome in outcomes),
         "num_uncertified": sum(outcome.num_uncertified for outcome in outcomes) if is_certifying else None,
         "inner_cost": max((o.inner_cost for o in outcomes if o.inner_cost is not None), default=None),
+        **_who_acted(outcomes),
     }
     rows = []
     for index, constraint in enumerate(constraints):
@@ -128,6 +161,17 @@ def ledger_rows(
         }
         rows.append(LedgerRow(**heading, **constraint, **shared, **counted))
     return rows
+
+
+def _who_acted(outcomes: Sequence[Any]) -> dict[str, int]:
+    """Episodes by the level that began them, and those in which a fallback acted; nothing where no level is known."""
+    levels = [outcome.level for outcome in outcomes]
+    if not levels or None in levels:
+        return {}
+    taken = [outcome.num_taken_over > 0 for outcome in outcomes]
+    fallback = [level == SEED or is_taken for level, is_taken in zip(levels, taken, strict=True)]
+    counts = (levels.count(CANDIDATE), levels.count(CERTIFIED), levels.count(SEED), sum(taken), sum(fallback))
+    return dict(zip(WHO_ACTED, counts, strict=True))
 
 
 @dataclasses.dataclass(frozen=True)

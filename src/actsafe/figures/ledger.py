@@ -18,13 +18,21 @@ from actsafe.training import results
 
 PESSIMISTIC, PREDICTED = "predicted,\npessimistic", "predicted, mean"
 REALISED, WORST, BEYOND = "realised, mean", "realised, worst", "beyond budget"
+TAKEN_OVER = "taken over"
+ACTING = {
+    "num_by_certified": ("certified policy", style.SKY),
+    "num_by_candidate": ("candidate", style.ORANGE),
+    "num_by_seed_policy": ("seed policy $S_0$", style.GREY),
+}
+"""Who begins episodes, by the ledger's entry, from the bottom up."""
 MOST_MARKED = 30
 """Epochs: more are drawn as lines."""
 
 
 def ledger_figure(runs: Sequence[Mapping[str, Any]], *, coordinate_names: Sequence[str] | None = None) -> Figure:
     """Predicted and realised costs by epoch and constraint; where decisions are checked before they are taken, the
-    shares of them that fell back or had no certificate; and confidence multipliers, where there are some.
+    shares of them that fell back or had no certificate; where policies are deployed from a safe set, the shares of
+    episodes that each of them began; and confidence multipliers, where there are some.
 
     `runs` are those of one algorithm in a results file. Seeds are drawn side by side, their decisions counted together,
     and of their multipliers the median. What is null because it was not finite is marked "unbounded" at the top edge.
@@ -35,16 +43,19 @@ def ledger_figure(runs: Sequence[Mapping[str, Any]], *, coordinate_names: Sequen
         raise ValueError("got no epochs to draw; expected at least one: train a run first")
     rows = [row for run in runs for row in results.ledger(run)]
     constraints = list(runs[0]["budgets"])
-    is_checked = any(row.num_uncertified is not None for row in rows)
+    is_guarded = any(row.num_by_candidate is not None for row in rows)
+    is_checked = not is_guarded and any(row.num_uncertified is not None for row in rows)
     has_multipliers = any(epoch["multiplier"] for epoch in epochs)
-    heights = [2.2] * len(constraints) + [1.0] * is_checked + [1.1] * has_multipliers
+    heights = [2.2] * len(constraints) + [1.0] * (is_checked or is_guarded) + [1.1] * has_multipliers
     figure = style.blank(0.9 + 1.1 * sum(heights))
     grid = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
     numbers = [epoch["epoch"] for epoch in epochs]
     grid[0].set_xlim(min(numbers) - 0.6, max(numbers) + 0.6)
     grid[0].xaxis.set_major_locator(MaxNLocator(nbins=13, integer=True))
     for axes, name in zip(grid, constraints, strict=False):
-        _costs(axes, [row for row in rows if row.constraint == name])
+        _costs(axes, [row for row in rows if row.constraint == name], is_checked=is_checked)
+    if is_guarded:
+        _who_acted(grid[len(constraints)], [row for row in rows if row.constraint == constraints[0]])
     if is_checked:
         _shares(grid[len(constraints)], [row for row in rows if row.constraint == constraints[0]])
     if has_multipliers:
@@ -63,8 +74,11 @@ def _name_epochs(axes: Axes, runs: Sequence[Mapping[str, Any]]) -> None:
         axes.xaxis.set_major_formatter(named)
 
 
-def _costs(axes: Axes, rows: Sequence[LedgerRow]) -> None:
-    """Draw promise and reality of each epoch: a safe one has what was realised at or below what was promised."""
+def _costs(axes: Axes, rows: Sequence[LedgerRow], *, is_checked: bool) -> None:
+    """Draw promise and reality of each epoch: a safe one has what was realised at or below what was promised.
+
+    With `is_checked` a prediction that is not known was one that is not finite.
+    """
     budgets, name = sorted({row.budget for row in rows}), rows[0].constraint
     style.clean(axes, title=f"{name} of an episode (budget {', '.join(f'{each:g}' for each in budgets)})", ylabel=name)
     seeds = sorted({row.seed for row in rows})
@@ -91,9 +105,9 @@ def _costs(axes: Axes, rows: Sequence[LedgerRow]) -> None:
     look = {"markersize": 0.5 * size, "linestyle": line, "linewidth": 1.2}
     axes.plot(x, realised, "o", color=style.BLACK, zorder=3.1, label=REALISED, **look)
     # What nothing was predicted of, or no episode ended in, is not known either, but it is not unbounded.
-    is_checked = np.array([row.num_uncertified is not None for row in rows])
+    was_checked = np.array([is_checked and row.num_uncertified is not None for row in rows])
     has_ended = np.array([row.num_episodes > 0 for row in rows])
-    style.mark_unbounded(axes, x[np.isnan(pessimistic) & is_checked], style.BLUE)
+    style.mark_unbounded(axes, x[np.isnan(pessimistic) & was_checked], style.BLUE)
     style.mark_unbounded(axes, x[np.isnan(worst) & has_ended], style.BLACK)
     beyond = Patch(facecolor=style.DANGER_SHADE, edgecolor=style.DANGER, linestyle=style.DASHES, label=BEYOND)
     named = (PESSIMISTIC, PREDICTED, WORST, REALISED)
@@ -114,6 +128,30 @@ def _shares(axes: Axes, rows: Sequence[LedgerRow]) -> None:
     look |= {"color": "white", "edgecolor": style.DANGER, "hatch": style.HATCH}
     axes.bar(np.add(epochs, 0.19), uncertified, label="not certified", **look)
     axes.set_ylim(0, 1.15 * style.most(fallbacks, uncertified) or 1.0)
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=3))
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
+    _legend(axes, axes.get_legend_handles_labels()[0])
+
+
+def _who_acted(axes: Axes, rows: Sequence[LedgerRow]) -> None:
+    """Draw which share of episodes everyone began, one upon the other, and which share a fallback took over."""
+    rows = [row for row in rows if row.num_by_candidate is not None]
+    num_seeds = len({row.seed for row in rows})
+    style.clean(axes, title="Who began episodes" + (f", {num_seeds} seeds together" if num_seeds > 1 else ""))
+    epochs = sorted({row.epoch for row in rows})
+    own = [[row for row in rows if row.epoch == epoch] for epoch in epochs]
+    begun = np.maximum(1, [sum(row.num_episodes for row in each) for each in own])
+    bottom, look = np.zeros(len(epochs)), {"width": 1.0, "linewidth": 0.0, "zorder": 2}
+    for entry, (name, colour) in ACTING.items():
+        share = np.array([sum(getattr(row, entry) for row in each) for each in own]) / begun
+        axes.bar(epochs, share, bottom=bottom, color=colour, label=name, **look)
+        bottom = bottom + share
+    taken = np.array([sum(row.num_taken_over or 0 for row in each) for each in own]) / begun
+    is_any = taken > 0
+    marks = {"color": style.DANGER, "linestyle": "", "markersize": 4, "clip_on": False, "zorder": 3}
+    if np.any(is_any):
+        axes.plot(np.asarray(epochs)[is_any], taken[is_any], "v", label=TAKEN_OVER, **marks)
+    axes.set_ylim(0, 1)
     axes.yaxis.set_major_locator(MaxNLocator(nbins=3))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
     _legend(axes, axes.get_legend_handles_labels()[0])

@@ -126,9 +126,21 @@ def _certified(content: Mapping[str, Any]) -> Child:
     return [
         tag("p", tag("strong", f"{str(standing).capitalize()}. "), STANDINGS.get(standing, ""), because),
         estimates if len(rows) <= 6 else folded(count(len(rows), "estimate"), estimates),
+        tag("ul", (tag("li", _deployed(each)) for each in promise["deployed"])) if "deployed" in promise else None,
         tag("h4", "What it does not promise"),
         tag("ul", (tag("li", each) for each in content["does_not_promise"])),
     ]
+
+
+def _deployed(counted: Mapping[str, Any]) -> str:
+    """Whose episodes a promise rests on, and the attempts that led there."""
+    tried, over, taken = counted["attempts"], counted["over_budget"], counted["taken_over"]
+    return (
+        f"Seed {counted['seed']}: {counted['policy']}, {count(counted['episodes'], 'episode')} of its own, {over} over "
+        f"a budget, {taken} taken over. Attempts: {tried['screened']} screened, {tried['refused']} refused, "
+        f"{tried['candidates']} tried, {tried['recalled']} recalled, {tried['certified']} certified; the bound is made "
+        f"at {100 * counted['confidence']:.4g} %, so that those of all attempts hold together."
+    )
 
 
 def provenance_section(findings: Findings) -> Child:

@@ -15,6 +15,7 @@ from actsafe.evidence.certificate import CERTIFICATE, REFUSED, sealed
 from actsafe.evidence.fingerprints import fingerprints
 from actsafe.evidence.ledger import LedgerRow, Violations, violations
 from actsafe.evidence.reliability import Verdict
+from actsafe.evidence.screening import Deployment, by_seed
 from actsafe.evidence.verify import read_certificate
 from actsafe.report.markup import count, number, percent
 from actsafe.report.records import metrics_of
@@ -126,6 +127,16 @@ class Findings:
         checked = [row.num_uncertified for row in rows if row.num_uncertified is not None]
         uncertified = sum(checked) if checked else None
         return sum(row.num_decisions for row in rows), sum(row.num_fallbacks for row in rows), uncertified
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether policies of a safe set acted."""
+        return any(row.num_by_candidate is not None for row in self.ledger)
+
+    @property
+    def deployments(self) -> dict[int, list[Deployment]]:
+        """By seed, in the order of time; empty where there is no safe set."""
+        return by_seed(self.metrics)
 
     @property
     def worst(self) -> Violations | None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 import actsafe
 from actsafe.report import comparison, summary
+from actsafe.report.deployments import deployments_section
 from actsafe.report.episode import episode_section
 from actsafe.report.evidence import calibration_section, certificate_section, provenance_section
 from actsafe.report.findings import RULE, Findings
@@ -83,6 +84,7 @@ def _sections(sheet: Sheet, findings: Findings) -> dict[str, Callable[[], Child]
     sections: dict[str, Callable[[], Child]] = {
         "Learning": lambda: learning_section(sheet, findings),
         "Promised and realised cost": lambda: ledger_section(sheet, findings),
+        **({"Deployments": lambda: deployments_section(sheet, findings)} if findings.is_guarded else {}),
         "Calibration": lambda: calibration_section(sheet, findings),
         "Where the model is uncertain": lambda: uncertainty_section(sheet, findings),
         "An episode": lambda: episode_section(sheet, findings),

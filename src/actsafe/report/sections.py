@@ -191,11 +191,13 @@ def _ledger_figure(sheet: Sheet, findings: Findings) -> Child:
     what = (
         "Predictions are means over imagined decisions of the policy that acted, times the decisions of an episode: "
         "without pessimism, and with the charge for uncertainty."
-        if findings.decisions[2] is None
+        if findings.decisions[2] is None or findings.is_guarded
         else "The prediction is the largest pessimistic cost of any plan in the epoch, over particles of the model "
         "set, with what the episode had cost so far. Below: shares of decisions that fell back on another plan or had "
         "no certified one, and the confidence multiplier that plans were judged with."
     )
+    if findings.is_guarded:
+        what += " Below: the share of episodes that each of those who act began, and that a fallback took over."
     figure = ledger_figure(entries(findings.folder), coordinate_names=problem_names(findings.folder))
     return sheet.figure(figure, "Predicted and realised cost of every epoch", what, is_wide=True)
 
@@ -203,6 +205,12 @@ def _ledger_figure(sheet: Sheet, findings: Findings) -> Child:
 def decisions_note(findings: Findings) -> Child:
     """How many decisions were not certified, where decisions are."""
     total, fallbacks, uncertified = findings.decisions
+    if findings.is_guarded:
+        return tag(
+            "p",
+            f"{count(total, 'decision')}: {uncertified or 0:,} by candidates that no episode of their own vouched for "
+            f"yet, {fallbacks:,} ({percent(fallbacks / total if total else None)}) by a fallback. See Deployments.",
+        )
     if uncertified is None:
         return note("Nothing checks an action of this agent before it is taken: its predictions are means over epochs.")
     if not total:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from actsafe.evidence.binomial import clopper_pearson
 from actsafe.evidence.certificate import CONFIDENCE
+from actsafe.report.deployments import deployed_fact
 from actsafe.report.evidence import again
 from actsafe.report.findings import RULE, Evidence, Findings, Safety, progress, rate_sentence, sentence
 from actsafe.report.markup import Child, Html, count, number, percent, table, tag
@@ -112,7 +113,9 @@ def _run_facts(findings: Findings, *, is_first: bool) -> list[tuple[str, Child]]
             meant = tag("small", "the paper's constraint with a world model is on the mean")
             facts.append((f"Epochs whose mean cost{name} kept the budget", [kept, meant]))
     total, fallbacks, uncertified = findings.decisions
-    if uncertified is not None and total:
+    if findings.is_guarded:
+        facts.append(deployed_fact(findings))
+    elif uncertified is not None and total:
         said = f"{fallbacks:,} of {total:,} were fallbacks ({percent(fallbacks / total)})"
         facts.append(("Decisions with no certified plan", [f"{uncertified:,} of {total:,}", tag("small", said)]))
     calibration = _evidence_fact(findings, findings.calibration, "of an earlier model", "not measured", "calibrate")

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, Shaped
 
-from actsafe.agents.base import Decision, Percept, Policy
+from actsafe.agents.base import Percept, Policy
 from actsafe.agents.seeds import over_seeds
 from actsafe.data.rows import Rows
 from actsafe.envs.base import EnvBatch
@@ -79,7 +79,7 @@ def _percept(time_step: TimeStep) -> Percept:
     return Percept(*map(jnp.asarray, (time_step.reward, time_step.costs, time_step.is_first)))
 
 
-def _said(decision: Decision) -> dict[str, Array]:
+def _said(decision: Any) -> dict[str, Array]:
     """What is recorded of a decision beside its action."""
     return {name: value for name, value in decision._asdict().items() if name != "action" and value is not None}
 
@@ -112,7 +112,7 @@ class Decider:
         """The memory before the first decision."""
         return self._begin(policy, keys)
 
-    def decide(self, policy: Policy, memory: Any, time_step: TimeStep) -> tuple[Any, Decision, Any]:
+    def decide(self, policy: Policy, memory: Any, time_step: TimeStep) -> tuple[Any, Any, Any]:
         """The observations, a decision (seed, environment) about each, and the memory after it."""
         percept = jax.tree.map(self.by_seed, _percept(time_step))
         if self._sharing is None:
@@ -130,7 +130,7 @@ class Decider:
         observation = self._observe(view)
         return observation, over_seeds(lambda own, seen: own.encode(seen), 1)(policy, observation[None])[0]
 
-    def _decided(self, policy: Policy, memory: Any, view: Any, percept: Percept) -> tuple[Array, Decision, Any]:
+    def _decided(self, policy: Policy, memory: Any, view: Any, percept: Percept) -> tuple[Array, Any, Any]:
         observation = self._observe(view)
 
         def one(policy: Policy, memory: Any, seen: Array, percept: Percept) -> Any:
@@ -139,7 +139,7 @@ class Decider:
         of_all = over_seeds(one, self._num_seeds)
         return observation, *of_all(policy, memory, self.by_seed(observation), percept)
 
-    def _acted(self, policy: Policy, memory: Any, encoded: Array, percept: Percept) -> tuple[Decision, Any]:
+    def _acted(self, policy: Policy, memory: Any, encoded: Array, percept: Percept) -> tuple[Any, Any]:
         return over_seeds(lambda own, *rest: own.act(*rest), self._num_seeds)(policy, memory, encoded, percept)
 
 

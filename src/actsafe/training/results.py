@@ -10,7 +10,8 @@ import numpy as np
 
 from actsafe.agents.algorithms import order
 from actsafe.agents.phases import Phase
-from actsafe.evidence.ledger import LedgerRow, violations
+from actsafe.evidence.ledger import WHO_ACTED, LedgerRow, violations
+from actsafe.evidence.screening import tally
 from actsafe.training import provenance
 from actsafe.training.episodes import mean_of_known
 from actsafe.training.run import RunFolder
@@ -29,6 +30,9 @@ NOTES = (
     "inner_cost is the largest cost at any simulator step, between decisions included.",
     "num_fallbacks counts decisions in which something else than the search's choice was executed, num_uncertified "
     "those executed although no check found them within the budget (null: nothing is checked before it is taken).",
+    "fallback_episodes counts episodes in which a fallback acted at any time, num_by_candidate, num_by_certified and "
+    "num_by_seed_policy those that each began, num_taken_over those that a fallback took over (null: there is no safe "
+    "set, or its policies did not act). deployments says of each who acted and why, what was forecast and what came.",
     "multiplier is the confidence multiplier that an epoch was planned with, coverage the share of its predictions "
     "that the multiplier after it covers, by state coordinate. is_feasible is the share of updates of the acting "
     "policy in which all margins were positive. predicted_return is what was held against planner_budget.",
@@ -45,6 +49,8 @@ _BY_CONSTRAINT = {"episodes_over": "num_over", **{name: name for name in ("mean_
 _COUNTED = ("episodes", "over", "goals", "fallbacks", "uncertified")
 """Of an evaluation."""
 _OF_DECISIONS = ("num_decisions", "num_fallbacks", "num_uncertified", "inner_cost")
+_WHO_ACTED = {"fallback_episodes" if name == "num_fallback_episodes" else name: name for name in WHO_ACTED}
+"""Entries of an epoch about who acted, and what the ledger calls them; older files have none."""
 
 
 def entries(folder: RunFolder) -> list[dict[str, Any]]:
@@ -85,10 +91,12 @@ def _epoch(metrics: Mapping[str, Any], ledger: Sequence[LedgerRow], multiplier: 
         "mean_return": metrics["return"],
         **{name: {row.constraint: getattr(row, entry) for row in ledger} for name, entry in _BY_CONSTRAINT.items()},
         **{name: getattr(first, name) for name in _OF_DECISIONS},
+        **{name: getattr(first, entry) for name, entry in _WHO_ACTED.items()},
         "multiplier": multiplier,
         "coverage": learned.get("coverage"),
         "is_feasible": learned.get(f"{metrics['role']}/is_feasible"),
         "evaluation": metrics["evaluation"],
+        "deployments": metrics.get("deployments", []),
     }
 
 
@@ -102,10 +110,16 @@ def ledger(run: Mapping[str, Any]) -> list[LedgerRow]:
             budget=float(budget),
             num_episodes=epoch["episodes"],
             **{entry: epoch[name][constraint] for name, entry in _BY_CONSTRAINT.items()},
+            **{entry: epoch.get(name) for name, entry in _WHO_ACTED.items()},
         )
         for epoch in run["epochs"]
         for constraint, budget in run["budgets"].items()
     ]
+
+
+def deployments(run: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """All of an entry of `runs`, one after the other; none where there is no safe set."""
+    return [each for epoch in run["epochs"] for each in epoch.get("deployments", ())]
 
 
 def _computed_where(folder: RunFolder) -> dict[str, Any]:
@@ -147,8 +161,9 @@ def _summary(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "steps": [run["steps"] for run in runs],
         "costs": _costs(rows),
         "random_return": mean_of_known(epoch["mean_return"] for epoch in warm_up),
-        "late_return": mean_of_known(epoch["mean_return"] for run in runs for epoch in _late(run["epochs"])),
+        "late_return": mean_of_known(epoch["mean_return"] for run in runs for epoch in late(run["epochs"])),
         "evaluation": _evaluations(runs),
+        "deployed": _deployed(runs),
         "num_decisions": num_decisions,
         "share_fallbacks": sum(row.num_fallbacks for row in decided) / max(1, num_decisions),
         "share_uncertified": None if None in unchecked else sum(n or 0 for n in unchecked) / max(1, num_decisions),
@@ -165,7 +180,7 @@ def _costs(by_run: Sequence[Sequence[LedgerRow]]) -> dict[str, dict[str, Any]]:
     for each in violations(row for rows in by_run for row in rows):
         own = [[row for row in rows if row.constraint == each.constraint] for rows in by_run]
         totals = [sum(total_cost(row) for row in rows) for rows in own]
-        late = [cost for rows in own for row in _late(rows) if (cost := row.mean_cost) is not None]
+        late_costs = [cost for rows in own for row in late(rows) if (cost := row.mean_cost) is not None]
         found[each.constraint] = {
             "budget": each.budget,
             "episodes": each.num_episodes,
@@ -177,7 +192,7 @@ def _costs(by_run: Sequence[Sequence[LedgerRow]]) -> dict[str, dict[str, Any]]:
             "worst_cost": each.worst,
             "total_cost_median": float(np.median(totals)),
             "total_cost_max": max(totals),
-            "late_cost": mean_of_known(late),
+            "late_cost": mean_of_known(late_costs),
         }
     return found
 
@@ -190,6 +205,12 @@ def max_cost(row: LedgerRow) -> float | None:
 def mean_cost(row: LedgerRow) -> float | None:
     """Of an epoch; infinite where there were episodes and no cost of them is known, None where none ended."""
     return np.inf if row.mean_cost is None and max_cost(row) == np.inf else row.mean_cost
+
+
+def _deployed(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """The tally of all deployments, seeds together; None where there are none."""
+    found = [each for run in runs for each in deployments(run)]
+    return tally(found, list(runs[0]["budgets"].values())).to_json() if found else None
 
 
 def total_cost(row: LedgerRow) -> float:
@@ -215,7 +236,8 @@ def _evaluations(runs: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]
     return found
 
 
-def _late(values: Sequence[Any]) -> Sequence[Any]:
+def late(values: Sequence[Any]) -> Sequence[Any]:
+    """The last tenth, at least one."""
     return values[-max(1, len(values) // 10) :]
 
 
@@ -303,11 +325,14 @@ def _machine_of(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def rows(path: Path) -> list[dict[str, Any]]:
     """A results file as tidy rows: a flat dictionary per run and epoch, for instance for a data frame.
 
-    Entries by constraint, task or coordinate have its name or place behind a slash: `mean_cost/cost`.
+    Entries by constraint, task or coordinate have its name or place behind a slash: `mean_cost/cost`. Deployments, of
+    which an epoch has several, are left out.
     """
     heading = (*SUBJECT, "algorithm", "seed", "budgets")
     runs = read(path)["runs"]
-    nested = [{**{name: run[name] for name in heading}, **epoch} for run in runs for epoch in run["epochs"]]
+    nested = [
+        {**{name: run[name] for name in heading}, **epoch, "deployments": []} for run in runs for epoch in run["epochs"]
+    ]
     return [{name: value for name, value in by_path(_numbered(row), "/").items() if value != {}} for row in nested]
 
 

@@ -319,6 +319,35 @@ def test_ledger_pairs_promise_and_reality_and_shares_of_decisions():
     assert lines(costs, "unbounded") == lines(multipliers, "unbounded") == []
 
 
+def acted(each, candidate, certified, seed, taken=0):
+    begun = {"num_by_candidate": candidate, "num_by_certified": certified, "num_by_seed_policy": seed}
+    fallbacks = {"num_taken_over": taken, "fallback_episodes": seed + taken}
+    return {**each, **begun, **fallbacks, "episodes": candidate + certified + seed}
+
+
+def test_ledger_of_a_safe_set_says_who_began_episodes():
+    """Of two seeds in the second and third epoch: of 8 episodes 1, 3 and 4, and 2, 4 and 2; one of 8 was taken over."""
+    first = epoch(1, predicted=None, multiplier=None, uncertified=10)
+    more = [epoch(n, multiplier=None) for n in (2, 3)]
+    counts = ([(1, 1, 2), (1, 2, 1, 1)], [(0, 2, 2), (1, 2, 1)])
+    runs = [
+        entry([first, *(acted(each, *own) for each, own in zip(more, of_seed, strict=True))], seed=seed)
+        for seed, of_seed in enumerate(counts)
+    ]
+    costs, who = ledger_figure(runs).axes
+    shares = {bars.get_label(): [bar.get_height() for bar in bars] for bars in who.containers}
+    assert shares == {
+        "certified policy": [3 / 8, 4 / 8],
+        "candidate": [1 / 8, 2 / 8],
+        "seed policy $S_0$": [4 / 8, 2 / 8],
+    }
+    assert [bar.get_y() for bar in who.containers[2]] == [4 / 8, 6 / 8], "one upon the other"
+    (taken,) = lines(who, "taken over")
+    assert (list(taken.get_xdata()), list(taken.get_ydata())) == ([3], [1 / 8])
+    assert who.get_title(loc="left") == "Who began episodes, 2 seeds together"
+    assert lines(costs, "unbounded") == [], "nothing was predicted of random actions, and nothing was to be"
+
+
 def test_ledger_marks_what_is_not_finite_at_the_top_as_unbounded():
     epochs = [epoch(1, predicted=None, multiplier=[None, 2.0]), epoch(2, None, None), epoch(3)]
     costs, _, multipliers = ledger_figure([entry(epochs, budget=0.0)]).axes

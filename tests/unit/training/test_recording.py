@@ -1,5 +1,6 @@
 """Episodes are added up over blocks, and the ledger says what was predicted and what came."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -8,8 +9,9 @@ import pytest
 from actsafe.agents.algorithms import ALGORITHMS, Role
 from actsafe.agents.gp import GPAgent, GPAgentSettings
 from actsafe.agents.phases import Phase, Schedule
+from actsafe.agents.safe_set.canary import CANDIDATE, CERTIFIED, SEED
 from actsafe.envs.spec import EnvSpec
-from actsafe.evidence.ledger import is_over, ledger_rows
+from actsafe.evidence.ledger import WHO_ACTED, LedgerRow, is_over, ledger_rows
 from actsafe.training.collecting import Block
 from actsafe.training.episodes import EpisodeOutcome, Episodes
 from actsafe.training.loop import Epoch, TrainState
@@ -104,10 +106,16 @@ def epoch_of(outcomes, evaluations=None) -> Epoch:
     """An epoch of one seed with these numbers of steps and updates, in which nothing was measured."""
     state = TrainState(None, None, False, True, np.int32(40), np.int32(5))
     told = ([outcomes] if outcomes else [], evaluations or {}, [{}])
-    return Epoch(3, state, None, Phase.EXPANSION, Role.EXPLORATION, *told, {}, 40, 5, {})
+    return Epoch(3, state, None, Phase.EXPANSION, Role.EXPLORATION, *told, [], {}, 40, 5, {})
 
 
 AGENT = GPAgent(SPEC, ALGORITHMS["actsafe"], GPAgentSettings(), Schedule())
+
+
+def test_deployments_are_told_by_seed():
+    epoch = dataclasses.replace(epoch_of([]), deployments=[[{"stage": 0}, {"stage": None}]])
+    (row,) = metrics_rows(epoch, AGENT, [7])
+    assert row["deployments"] == [{"stage": 0}, {"stage": None}]
 
 
 def test_means_are_of_episodes_that_ended(episodes):
@@ -136,13 +144,30 @@ def test_the_ledger_counts_what_was_cut_off_against_the_budget(episodes):
     assert row.num_over == 2  # 7 and the unended 2
 
 
-def outcome(cost, predicted=None, is_ended=True) -> EpisodeOutcome:
-    return EpisodeOutcome({"task": 0.0}, np.array([cost]), is_ended, None, None, 1, 0, 0, predicted, None)
+def outcome(cost, predicted=None, is_ended=True, level=None, num_taken_over=0) -> EpisodeOutcome:
+    told = (1, 0, 0, num_taken_over, level, predicted, None)
+    return EpisodeOutcome({"task": 0.0}, np.array([cost]), is_ended, None, None, *told)
 
 
 def test_a_cost_that_is_not_a_number_counts_as_over_budget():
     (row,) = ledger_rows(HEADING, [outcome(np.nan)], [BOUND | {"budget": 1.0}], is_certifying=False)
     assert row.num_over == row.num_episodes == 1
+
+
+def test_the_ledger_counts_who_began_episodes_and_which_were_taken_over():
+    """Two by the candidate, one of them taken over; one by a certified policy, taken over; two by S_0."""
+    begun = [(CANDIDATE, 0), (CANDIDATE, 3), (CERTIFIED, 1), (SEED, 0), (SEED, 0)]
+    outcomes = [outcome(0.0, level=level, num_taken_over=taken) for level, taken in begun]
+    (row,) = ledger_rows(HEADING, outcomes, [BOUND], is_certifying=True)
+    assert (row.num_by_candidate, row.num_by_certified, row.num_by_seed_policy) == (2, 1, 2)
+    assert (row.num_taken_over, row.num_fallback_episodes) == (2, 4)
+    assert LedgerRow.from_json(row.to_json()) == row
+
+
+@pytest.mark.parametrize("outcomes", [[], [outcome(0.0)]], ids=["nothing", "no safe set"])
+def test_the_ledger_does_not_say_who_acted_where_nobody_asks(outcomes):
+    (row,) = ledger_rows(HEADING, outcomes, [BOUND], is_certifying=True)
+    assert [getattr(row, name) for name in WHO_ACTED] == [None] * 5
 
 
 @pytest.mark.parametrize("cost", [None, math.nan, math.inf, float("-nan"), 1.0 + 1e-12])

@@ -7,7 +7,7 @@ import re
 import pytest
 from scipy.stats import binom
 
-from actsafe.evidence.ledger import LedgerRow
+from actsafe.evidence.ledger import WHO_ACTED, LedgerRow
 from actsafe.training import provenance, results
 from actsafe.training.config import Config
 from actsafe.training.run import RunFolder
@@ -111,6 +111,55 @@ def test_the_ledger_comes_back_from_an_entry():
     (entry,) = results.entries(folder)
     written = [LedgerRow.from_json(row) for row in folder.rows("ledger") if row["epoch"]]
     assert results.ledger(json.loads(json.dumps(entry))) == written
+
+
+ACTED = {"num_by_candidate": 1, "num_by_certified": 3, "num_by_seed_policy": 1}
+FALLBACKS = {"num_taken_over": 2, "num_fallback_episodes": 3}
+
+
+def guarded_folder(seed=3):
+    """The same run with a deployment of a safe set in each of the last two epochs: the candidate went wrong once."""
+    folder = make_folder(seed)
+    for row in folder.told["ledger"]:
+        row.update({**ACTED, **FALLBACKS} if row["epoch"] > 2 else {})
+    for row in folder.told["metrics"]:
+        candidate = {"episodes": 1, "over": row["epoch"] == 4, "taken_over": 0, "costs": [4.0, 1.0]}
+        certified = {"episodes": 4, "over": 0, "taken_over": 1, "costs": [2.0, 1.0]}
+        why = "recalled" if row["epoch"] == 4 else "certified"
+        said = {"score": [5.0 * row["epoch"], 1.0], "upper": [21.0, 2.0], "margin": [0.0, 0.0], "is_new": True}
+        told = {**said, "candidate": why, "came": {"candidate": candidate, "certified": certified}}
+        row["deployments"] = [told] if row["epoch"] > 2 else []
+    return folder
+
+
+def test_an_entry_says_who_acted_and_what_came_of_deployments():
+    (entry,) = results.entries(guarded_folder())
+    assert [epoch["fallback_episodes"] for epoch in entry["epochs"]] == [None, None, 3, 3]
+    assert [epoch["num_by_certified"] for epoch in entry["epochs"]] == [None, None, 3, 3]
+    assert [len(epoch["deployments"]) for epoch in entry["epochs"]] == [0, 0, 1, 1]
+    folder = guarded_folder()
+    written = [LedgerRow.from_json(row) for row in folder.rows("ledger") if row["epoch"]]
+    assert results.ledger(json.loads(json.dumps(entry))) == written
+
+
+def test_the_summary_takes_the_deployments_of_all_seeds_together():
+    runs = [entry for seed in (3, 4) for entry in results.entries(guarded_folder(seed))]
+    deployed = results.summarise(runs)["actsafe"]["deployed"]
+    assert (deployed["canaries"], deployed["recalled"], deployed["certified"], deployed["auroc"]) == (4, 2, 2, 1.0)
+    assert deployed["learned"]["episodes"] == 2 * (1 + 4 + 1 + 4)
+    assert (deployed["learned"]["over"], deployed["fallback_episodes"]) == (2, 4)
+    assert results.summarise(results.entries(make_folder()))["actsafe"]["deployed"] is None
+
+
+def test_files_of_before_there_was_a_safe_set_are_read_all_the_same():
+    (entry,) = results.entries(make_folder())
+    before = {"fallback_episodes", "deployments", *(name for name in WHO_ACTED if name != "num_fallback_episodes")}
+    old = [{name: value for name, value in epoch.items() if name not in before} for epoch in entry["epochs"]]
+    assert len(old[0]) == len(entry["epochs"][0]) - 6
+    read = results.ledger({**entry, "epochs": old})
+    assert read == results.ledger(entry)
+    assert all(row.num_fallback_episodes is None for row in read)
+    assert results.deployments({**entry, "epochs": old}) == []
 
 
 def test_what_is_not_known_is_over_budget():

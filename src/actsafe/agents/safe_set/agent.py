@@ -16,7 +16,7 @@ import jax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from actsafe.agents.algorithms import Role
-from actsafe.agents.base import ActMode, Agent, Forecasts, Learner, Newest, Policy, Promise
+from actsafe.agents.base import ActMode, Agent, Deployed, Forecasts, Learner, Newest, Policy, Promise
 from actsafe.agents.phases import Phase
 from actsafe.agents.safe_set.archive import Counts
 from actsafe.agents.safe_set.learner import GuardedLearner
@@ -25,6 +25,14 @@ from actsafe.agents.safe_set.screen import Dreamt
 from actsafe.agents.safe_set.settings import SafeSetSettings
 from actsafe.agents.safe_set.state import ROLES, GuardedState, SafeSet
 from actsafe.data.rows import Rows
+
+DOES_NOT_PROMISE = (
+    "That a screen sees what is wrong with a policy: it refuses and ranks, and certifies nothing.",
+    "Anything about a single episode: what is bounded is the share of episodes over budget.",
+    "Anything about a policy that is deployed later: a candidate may be over budget in the episodes that it is tried "
+    "in, before it is recalled.",
+    "That the governor always acts in time: what an episode costs once it is taken over is estimated.",
+)
 
 
 @runtime_checkable
@@ -96,11 +104,7 @@ class GuardedAgent(Agent):
 
     @property
     def does_not_promise(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return (
-            "That a screen sees what is wrong with a policy: it refuses and ranks, and certifies nothing.",
-            "More than the counts of its own episodes say, where a policy is called certified.",
-            *self.inner.does_not_promise[1:],
-        )
+        return DOES_NOT_PROMISE
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -144,7 +148,28 @@ class GuardedAgent(Agent):
         return self.inner.forecasts(learner.inner, state.inner, episodes, horizon=horizon, key=key)
 
     def promise(self, learner: Any, state: GuardedState, newest: Newest) -> Promise:
-        return self.inner.promise(learner.inner, state.inner, newest)
+        """Of the policy that is deployed for the task, from where episodes begin: the counts of its own episodes."""
+        return Promise(
+            "counted in real episodes of the policy that would be deployed, the governor's fallbacks included",
+            self.spec.num_decisions,
+            "That is the whole episode, from its beginning.",
+            tuple(() for _ in newest.learned),
+            {"archive_size": self.safe_set.archive_size, "seed_policy": self.safe_set.seed_policy},
+            self.deployed(state),
+        )
+
+    def deployed(self, state: GuardedState) -> tuple[Deployed, ...]:
+        """By seed, the newest certified policy of the task with its counts, or S_0 where there is none."""
+        are_learned, counts = jax.device_get(certified_counts(state, Role.TASK))
+        tolerance = self.safe_set.tolerance
+        return tuple(
+            Deployed(True, int(episodes), int(over), int(taken), tolerance)
+            if is_learned
+            else Deployed(False, 0, 0, 0, tolerance)
+            for is_learned, episodes, over, taken in zip(
+                are_learned, counts.episodes, counts.over, counts.taken_over, strict=True
+            )
+        )
 
 
 def certified_counts(state: GuardedState, role: Role) -> tuple[Any, Counts]:
