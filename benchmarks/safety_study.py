@@ -1,9 +1,9 @@
-"""Who keeps the budget while learning, from state on a CPU: variants of a preset that differ in one thing, many seeds.
+"""Who keeps the budget while learning: variants of a preset that differ in one thing, many seeds.
 
-No benchmark: it makes `results/state_cartpole.json`. Every run is `actsafe train` of the preset `cartpole-state` with
-a variant's settings, in a process of its own on one core; what is finished in `--folder` is not computed again, so
-that the study may be stopped at any moment and goes on where it was. After a run its deployed policy is frozen and
-evaluated.
+No benchmark: it makes `results/state_cartpole.json`, from state on a CPU, and with another preset results from pixels.
+Every run is `actsafe train` of the preset with a variant's settings, in a process of its own, on a CPU with one core;
+what is finished in `--folder` is not computed again, so that the study may be stopped at any moment and goes on where
+it was. After a run its deployed policy is frozen and evaluated.
 
     python benchmarks/safety_study.py --variants actsafe --seeds 10 --out results/state_cartpole.json
 """
@@ -12,20 +12,21 @@ import argparse
 import concurrent.futures
 import multiprocessing
 import os
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from timing import command, emit, machine
+from timing import command, emit, machine, progress
 
 import actsafe
-from actsafe.cli.train import override
+from actsafe.cli import jax_setup
+from actsafe.cli.train import assignment, override
 from actsafe.evidence.binomial import clopper_pearson
-from actsafe.training.storage import write_json
+from actsafe.evidence.ledger import is_over
+from actsafe.training.storage import read_json, write_json
+from actsafe.training.study import frozen_episodes, screen_entry, study_entries
 
-PRESET = "cartpole-state"
 PARTS = {
     "no_freeze": {"safe_set.is_frozen": False},
     "no_archive": {"safe_set.archive_size": 0},
@@ -37,7 +38,7 @@ PARTS = {
 VARIANTS: dict[str, dict[str, Any]] = {
     "actsafe": {},
     "actsafe_released": {"algorithm": "actsafe_released"},
-    "greedy": {"algorithm": "greedy"},
+    **{name: {"algorithm": name} for name in ("greedy", "uniform", "optimistic")},
     "guarded_greedy": {"algorithm": "greedy", "safe_set.is_frozen": True},
     "seed_start": {"safe_set.start": "seed", "safe_set.seed_noise": 0.02},
     "advisory": {"safe_set.screen.is_advisory": True},
@@ -52,24 +53,39 @@ QUICK = {
 }
 
 
-def one_run(job: tuple[str, int, str, int, bool]) -> tuple[str, int, float]:
-    """Trains and evaluates one seed of a variant on the core `place`, unless that is done."""
-    name, seed, folder, place, is_quick = job
-    if hasattr(os, "sched_setaffinity"):
+class Job(NamedTuple):
+    """One run."""
+
+    variant: str
+    seed: int
+    place: int
+    """Of its core, on a CPU."""
+    preset: str
+    changes: Mapping[str, Any]
+    folder: Path
+    num_frozen: int
+
+    @property
+    def path(self) -> Path:
+        return self.folder / self.variant / f"seed-{self.seed}"
+
+
+def one_run(job: Job) -> tuple[Job, float]:
+    """Trains and evaluates one seed of a variant, unless that is done, and the seconds that it took."""
+    if hasattr(os, "sched_setaffinity") and os.environ.get("JAX_PLATFORMS", "cpu") == "cpu":
         cores = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, {cores[place % len(cores)]})
+        os.sched_setaffinity(0, {cores[job.place % len(cores)]})
     jax_setup.configure()
-    started, path = time.perf_counter(), Path(folder) / name / f"seed-{seed}"
-    content = actsafe.presets.PRESETS[PRESET]().to_json()
-    for setting, value in (VARIANTS[name] | (QUICK if is_quick else {}) | {"seeds": [seed]}).items():
+    started, found = time.perf_counter(), job.path.with_suffix(".json")
+    content = actsafe.presets.PRESETS[job.preset]().to_json()
+    for setting, value in {**job.changes, **VARIANTS[job.variant], "seeds": [job.seed]}.items():
         content = override(content, setting, value)
-    found = path.with_suffix(".json")
     if not found.is_file():
-        run = actsafe.train(actsafe.Config.from_json(content), path, progress=False)
-        (entry,) = study_entries(run.folders[0], frozen_episodes(run.folders[0], 4 if is_quick else 50))
-        seconds = sum(each["train_seconds"] for each in run.folders[0].timing() if "train_seconds" in each)
-        write_json(found, {"variant": name, **entry, "train_seconds": seconds})
-    return name, seed, time.perf_counter() - started
+        run = actsafe.train(actsafe.Config.from_json(content), job.path, progress=False)
+        (entry,) = study_entries(run.folders[0], frozen_episodes(run.folders[0], job.num_frozen))
+        seconds = sum(each.get("train_seconds", 0.0) for each in run.folders[0].timing())
+        write_json(found, {"variant": job.variant, **entry, "train_seconds": seconds})
+    return job, time.perf_counter() - started
 
 
 def summary(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -103,25 +119,28 @@ def summary(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--variants", nargs="+", choices=tuple(VARIANTS), default=["actsafe"])
+    parser.add_argument("--preset", default="cartpole-state")
+    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="settings of all variants")
     parser.add_argument("--seeds", type=int, default=10, help="of each variant, from 0 on")
-    parser.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)), help="runs side by side")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="runs side by side")
     parser.add_argument("--folder", type=Path, default=Path("runs/safety-study"))
     parser.add_argument("--out", type=Path, help="results file, which other variants and seeds in it stay in")
     parser.add_argument("--quick", action="store_true", help="only check that it runs")
     options = parser.parse_args()
+    changes = dict(map(assignment, options.set)) | (QUICK if options.quick else {})
+    each = [(name, seed) for seed in range(1 if options.quick else options.seeds) for name in options.variants]
     jobs = [
-        (name, seed, str(options.folder), place, options.quick)
-        for place, (seed, name) in enumerate((seed, name) for seed in range(options.seeds) for name in options.variants)
+        Job(name, seed, place, options.preset, changes, options.folder, 2 if options.quick else 50)
+        for place, (name, seed) in enumerate(each)
     ]
-    # A process for each run: a new one has no compiled programs of another's.
+    # A process for each run, and no fork of one that has a device.
     context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(options.cores, mp_context=context, max_tasks_per_child=1) as pool:
-        for number, (name, seed, seconds) in enumerate(pool.map(one_run, jobs), 1):
-            print(f"{number} of {len(jobs)}: {name}, seed {seed}, {seconds:.0f} s", file=sys.stderr, flush=True)
+    with concurrent.futures.ProcessPoolExecutor(options.jobs, mp_context=context, max_tasks_per_child=1) as pool:
+        for number, (job, seconds) in enumerate(pool.map(one_run, jobs), 1):
+            progress(f"{number} of {len(jobs)}: {job.variant}, seed {job.seed}, {seconds:.0f} s")
     before = read_json(options.out)["runs"] if options.out and options.out.is_file() else []
-    is_new = {(name, seed) for name, seed, *_ in jobs}
-    kept = [run for run in before if (run["variant"], run["seed"]) not in is_new]
-    runs = [*kept, *(read_json(options.folder / name / f"seed-{seed}.json") for name, seed, *_ in jobs)]
+    kept = [run for run in before if (run["variant"], run["seed"]) not in each]
+    runs = [*kept, *(read_json(job.path.with_suffix(".json")) for job in jobs)]
     emit(
         {
             "benchmark": "safety_study",
@@ -129,7 +148,8 @@ def main() -> None:
             "claim": "Deployed from a safe set, learned policies keep the budget on every seed while they learn.",
             "command": command(),
             "machine": machine(),
-            "preset": PRESET,
+            "preset": options.preset,
+            "changes": changes,
             "variants": {name: VARIANTS[name] for name in dict.fromkeys(run["variant"] for run in runs)},
             "summary": summary(runs),
             "runs": runs,
