@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 import actsafe
+from actsafe.agents.algorithms import Role
+from actsafe.agents.base import ActMode, Percept
 from actsafe.agents.phases import Schedule
 from actsafe.agents.safe_set.settings import ALL_PARTS, CanarySettings, GovernorSettings, ScreenSettings
 from actsafe.training import runner
@@ -88,6 +90,31 @@ def test_the_task_has_no_certified_policy_so_that_the_seed_policy_is_evaluated(w
     decision, _ = policy.act(np.array([0.0, -1.0, 0.0, 0.0, 0.0]), policy.begin())
     np.testing.assert_array_equal(decision.action, [0.0])
     assert bool(decision.is_fallback) and bool(decision.is_certified)
+
+
+def test_a_certified_policy_acts_as_it_did_whatever_is_learned_meanwhile(whole):
+    """A policy that explores, certified while the agent explored, is the same policy once the task's may act."""
+    trainer = Trainer(RunFolder.open(whole))
+    agent, learner = trainer.agent, trainer.loop.learner
+    with agent.precision():
+        state = trainer.newest()[1].agent
+        certified = learner.newest(state.safe_set)
+        one = jax.tree.map(lambda leaf: leaf[0], certified[0][0])
+        seen = np.array([[0.1, -0.9, 0.1, 0.3, 0.2]], np.float32)
+        percept = Percept(np.zeros(1, np.float32), np.zeros((1, 1), np.float32), np.ones(1, bool))
+
+        def acted(policy):
+            return policy.act(policy.begin(1, jax.random.key(1)), policy.encode(seen), percept)[0].action
+
+        inner = jax.tree.map(lambda leaf: leaf[0], state.inner)
+        explores, task = (
+            agent.inner.policy(inner.policy_weights, ActMode(role)) for role in (Role.EXPLORATION, Role.TASK)
+        )
+        newest = agent.inner.deployed(agent.inner.deployable(inner, Role.EXPLORATION))
+        np.testing.assert_array_equal(acted(newest), acted(explores))
+        assert not np.array_equal(acted(newest), acted(task))
+        # What is kept has no actor but its own.
+        assert one.actors.vector.shape[0] == 1
 
 
 def test_a_governor_with_no_reserve_to_spend_takes_every_costly_episode_over(shared_programs, tmp_path):

@@ -474,20 +474,25 @@ class WorldModelAgent(Agent):
         choices = (self.spec.action_dim, self._acting_dtype, self.settings)
         return WorldModelPolicy(weights, place, mode.role is Role.UNIFORM, mode.is_greedy, *choices)
 
-    def deployable(self, state: WorldModelState) -> PolicyWeights:
-        return state.policy_weights
+    def deployable(self, state: WorldModelState, role: Role) -> PolicyWeights:
+        """The model and the actor of this role alone: whoever else is learned has no part in the policy."""
+        place, weights = EXPLORATION if role is Role.EXPLORATION else TASK, state.policy_weights
+        return weights._replace(actors=jax.tree.map(lambda leaf: leaf[place : place + 1], weights.actors))
+
+    def deployed(self, weights: PolicyWeights) -> "WorldModelPolicy":
+        """What acts by `deployable` weights, by draws from the actor."""
+        return self.policy(weights, ActMode(Role.TASK))
 
     def dreamt(
         self,
         weights: PolicyWeights,
-        role: Role,
         observations: Array,
         limit: Float[Array, ""],
         settings: SafeSetSettings,
         key: PRNGKeyArray,
     ) -> Dreamt:
         """Whole episodes in the model that the policy was learned with, in single precision."""
-        actor = jax.tree.map(lambda leaf: leaf[EXPLORATION if role is Role.EXPLORATION else TASK], weights.actors)
+        actor = jax.tree.map(lambda leaf: leaf[TASK], weights.actors)
         return dream_episodes(
             weights.model.tree,
             actor.tree,

@@ -16,7 +16,7 @@ import jax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from actsafe.agents.algorithms import Role
-from actsafe.agents.base import ActMode, Agent, Deployed, Forecasts, Learner, Newest, Policy, Promise
+from actsafe.agents.base import Agent, Deployed, Forecasts, Learner, Newest, Policy, Promise
 from actsafe.agents.phases import Phase
 from actsafe.agents.safe_set.archive import Counts
 from actsafe.agents.safe_set.learner import GuardedLearner
@@ -39,24 +39,24 @@ DOES_NOT_PROMISE = (
 class Deployable(Protocol):
     """What an agent gives for its policies to be deployed from a safe set."""
 
-    def deployable(self, state: Any) -> Any:
-        """The weights that a policy acts with, of one seed: a pytree of arrays."""
+    def deployable(self, state: Any, role: Role) -> Any:
+        """The weights that the policy with this role acts with, of one seed: a pytree of arrays, alike for all
+        roles."""
         ...
 
-    def policy(self, weights: Any, mode: ActMode) -> Policy:
-        """What decides with these weights."""
+    def deployed(self, weights: Any) -> Policy:
+        """What acts by these weights."""
         ...
 
     def dreamt(
         self,
         weights: Any,
-        role: Role,
         observations: Array,
         limit: Float[Array, ""],
         settings: SafeSetSettings,
         key: PRNGKeyArray,
     ) -> Dreamt:
-        """Whole episodes of the policy with this role, in the model that its weights come with."""
+        """Whole episodes of the policy, in the model that its weights come with."""
         ...
 
     def largest_uncertainty(self, weights: Any, rows: Rows, key: PRNGKeyArray) -> Float[Array, ""]:

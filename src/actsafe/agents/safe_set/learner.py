@@ -33,17 +33,18 @@ class GuardedLearner:
         first = jnp.zeros((num_envs, *here.observation_shape), here.observation_dtype)
 
         def init(state: Any) -> SafeSet:
-            return SafeSet.empty(agent.inner.deployable(state), settings, first, len(budgets))
+            return SafeSet.empty(agent.inner.deployable(state, Role.TASK), settings, first, len(budgets))
 
         def forecast(state: Any, safe_set: SafeSet, role: Role, rows: Any, key: Any) -> Forecast:
-            weights, (known_key, dream_key) = agent.inner.deployable(state), jax.random.split(key)
+            weights, (known_key, dream_key) = agent.inner.deployable(state, role), jax.random.split(key)
             limit = settings.screen.unknown_factor * agent.inner.largest_uncertainty(weights, rows, known_key)
-            found = agent.inner.dreamt(weights, role, safe_set.first, limit, settings, dream_key)
+            found = agent.inner.dreamt(weights, safe_set.first, limit, settings, dream_key)
             said = forecast_of(found, settings.screen)
             return jax.tree.map(lambda value: jnp.where(safe_set.has_first, value, jnp.inf), said)
 
         def put(safe_set: SafeSet, state: Any, role: Role, said: Forecast) -> SafeSet:
-            return put_forward(safe_set, agent.inner.deployable(state), ROLES.index(role), said, settings, budgets)
+            weights = agent.inner.deployable(state, role)
+            return put_forward(safe_set, weights, ROLES.index(role), said, settings, budgets)
 
         self._init = eqx.filter_jit(over_seeds(init, num_seeds))
         self._forecast = eqx.filter_jit(over_seeds(forecast, num_seeds))
@@ -51,6 +52,7 @@ class GuardedLearner:
         self._settle = eqx.filter_jit(
             over_seeds(lambda before, came: settled(before, came, settings, budgets), num_seeds)
         )
+        self._deployable = eqx.filter_jit(over_seeds(agent.inner.deployable, num_seeds))
         self._newest = eqx.filter_jit(over_seeds(self._newest_of, num_seeds))
 
     def init(self, keys: Key[Array, " seed"]) -> GuardedState:
@@ -65,24 +67,21 @@ class GuardedLearner:
         _, is_any = found = self._newest(state.safe_set, role)
         can_act = np.asarray(is_any) & (role is not None)
         levels = jnp.where(can_act, canary.CERTIFIED, canary.SEED)
-        return self.guarded(state.safe_set, found, levels, mode)
+        return self.guarded(state.safe_set, found, levels)
 
-    def guarded(
-        self, safe_set: SafeSet, certified: Any, levels: Any, mode: ActMode, candidate: Any = None
-    ) -> GuardedPolicy:
+    def guarded(self, safe_set: SafeSet, certified: Any, levels: Any, candidate: Any = None) -> GuardedPolicy:
         """What acts in environments with these levels; `certified` are weights, and whether there are any.
 
         The candidate is that of the safe set, unless its weights are given.
         """
-        agent, drawn = self.agent, mode._replace(is_greedy=False)
-        drawn = drawn if drawn.role in LEARNED else drawn._replace(role=Role.TASK)
+        agent = self.agent
         (weights, costs), has_certified = certified
         candidate = safe_set.candidate if candidate is None else candidate
         score = jnp.max(safe_set.forecast.score, axis=-1)
         settings = agent.safe_set
         return GuardedPolicy(
-            agent.inner.policy(candidate, drawn),
-            agent.inner.policy(weights, drawn),
+            agent.inner.deployed(candidate),
+            agent.inner.deployed(weights),
             jnp.asarray(levels),
             has_certified,
             jnp.stack([jnp.full_like(score, jnp.nan), costs, score], axis=-1),
@@ -122,6 +121,10 @@ class GuardedLearner:
 
     def put_forward(self, state: GuardedState, role: Role, forecast: Forecast) -> SafeSet:
         return self._put(state.safe_set, state.inner, role, forecast)
+
+    def deployable(self, state: Any, role: Role) -> Any:
+        """The newest weights of the policies with this role."""
+        return self._deployable(state, role)
 
     def settle(self, safe_set: SafeSet, outcomes: Outcomes) -> Any:
         return self._settle(safe_set, jax.tree.map(jnp.asarray, outcomes))
@@ -173,7 +176,7 @@ class GuardedEpoch(EpochLearner):
         levels = canary.assigned(settings.canary, stages, np.asarray(certified[1]), learner.num_envs)
         self._under_way = {"role": mode.role.value, "is_new": is_new, "stages": stages, "certified": certified}
         self._levels = levels
-        self._policy = learner.guarded(self._safe_set, certified, levels, mode)
+        self._policy = learner.guarded(self._safe_set, certified, levels)
 
     @property
     def policy(self) -> Policy:
@@ -184,8 +187,8 @@ class GuardedEpoch(EpochLearner):
             return self._learner.policy(self.agent, self._mode)
         if self._learner.agent.safe_set.is_frozen:
             return self._policy
-        newest = self._learner.agent.inner.deployable(self._inner.agent)
-        return self._learner.guarded(self._safe_set, self._under_way["certified"], self._levels, self._mode, newest)
+        newest = self._learner.deployable(self._inner.agent, self._mode.role)
+        return self._learner.guarded(self._safe_set, self._under_way["certified"], self._levels, newest)
 
     def catch_up(self, buffer: Any, num_rows: int, num_steps: int) -> None:
         self._inner.catch_up(buffer, num_rows, num_steps)
