@@ -92,7 +92,7 @@ def config_of(variant: Mapping[str, Any], options: argparse.Namespace) -> Config
         env="cartpole_swingup",
         task="swing_up_sparse",
         num_envs=NUM_ENVS,
-        algorithm=variant.get("algorithm", "actsafe"),
+        algorithm=variant.get("algorithm", "actsafe_released"),
         seeds=tuple(range(options.seeds)),
         schedule=Schedule(
             warm_up=EPISODES * warm_up,

@@ -221,7 +221,7 @@ def test_the_presets_have_the_papers_numbers():
     assert dense.agent.replay_capacity == 1000 * 500
     assert (dense.agent.actor_critic.initial_std, sparse.agent.actor_critic.initial_std) == (5.0, 0.025)
     assert (dense.agent.uncertainty.intrinsic, dense.agent.uncertainty.pessimism) == (10.0, 1e-3)
-    paper = [name for name in PRESETS if name.startswith(("point-", "doggo-", "cartpole-"))]
+    paper = [name for name in PRESETS if name.startswith(("point-", "doggo-", "cartpole-swingup"))]
     assert len(paper) == 13
     for name in paper:
         uncertainty = PRESETS[name]().agent.uncertainty

@@ -1,6 +1,8 @@
 """Rays against shapes worked by hand, and what every picture must keep to."""
 
 import functools
+import sys
+from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -8,11 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from actsafe.render import dense, raycast, windows
+from actsafe.render import raycast, windows
 from actsafe.render.intersect import ROUNDNESS, intersect
 from actsafe.render.mujoco import scene_of, viewer_of
 from actsafe.render.raycast import render, render_batch
 from actsafe.render.scene import Floor, Headlight, Light, Scene, Sky, View, cartpole_scene
+
+sys.path.insert(0, str(Path(__file__).parent))
+import dense_drawing
 
 UNIT = 1.0 / ROUNDNESS
 """The radius that is drawn as 1."""
@@ -182,11 +187,11 @@ def test_windows_leave_nothing_out():
 
     def frames(how):
         def one(view):
-            return raycast._frame(how, crowd(), view, width=24, height=18, samples=4)
+            return raycast._frame(crowd(), view, width=24, height=18, samples=4, how=how)
 
         return np.asarray(jax.jit(lambda views: jax.lax.map(one, views))(views)).astype(int)
 
-    difference = np.abs(frames(windows) - frames(dense)).max(axis=-1)
+    difference = np.abs(frames(windows) - frames(dense_drawing)).max(axis=-1)
     # Rounding may turn a sample at an edge.
     assert np.mean(difference > 1) < 1e-3
     assert np.all(np.mean(difference > 1, axis=(1, 2)) < 0.02)
