@@ -12,6 +12,7 @@ import argparse
 import concurrent.futures
 import multiprocessing
 import os
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -123,14 +124,15 @@ def main() -> None:
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="settings of all variants")
     parser.add_argument("--seeds", type=int, default=10, help="of each variant, from 0 on")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="runs side by side")
-    parser.add_argument("--folder", type=Path, default=Path("runs/safety-study"))
+    parser.add_argument("--folder", type=Path, help="where runs are kept (default: runs/safety-study)")
     parser.add_argument("--out", type=Path, help="results file, which other variants and seeds in it stay in")
     parser.add_argument("--quick", action="store_true", help="only check that it runs")
     options = parser.parse_args()
+    folder = options.folder or Path(tempfile.mkdtemp() if options.quick else "runs/safety-study")
     changes = dict(map(assignment, options.set)) | (QUICK if options.quick else {})
     each = [(name, seed) for seed in range(1 if options.quick else options.seeds) for name in options.variants]
     jobs = [
-        Job(name, seed, place, options.preset, changes, options.folder, 2 if options.quick else 50)
+        Job(name, seed, place, options.preset, changes, folder, 2 if options.quick else 50)
         for place, (name, seed) in enumerate(each)
     ]
     # A process for each run, and no fork of one that has a device.

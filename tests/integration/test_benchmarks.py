@@ -39,7 +39,7 @@ COMPARED = (
 )
 """Those that always have a ratio to a reference; of the others one needs OpenGL for it, one unrolled loops, one
 compares statistics, and one does not time."""
-SCRIPTS = (*COMPARED, "render_time", "safety_gym_statistics", "vision_study", "vision_update")
+SCRIPTS = (*COMPARED, "render_time", "safe_set_overhead", "safety_gym_statistics", "safety_study", "vision_update")
 ARGUMENTS = {"vision_growth": ("--only", "seeds")}
 """What is asked for beside --quick: the other sizes go the same way, and each takes ten seconds to compile."""
 
@@ -184,18 +184,25 @@ def test_vision_growth_compares_every_row_with_the_reference(results):
     assert result["exponents"]["seeds"]["operations"] == pytest.approx(1.0)
 
 
-def test_vision_study_has_every_epoch_of_every_run(results):
-    result = results["vision_study"]
-    assert [(run["variant"], run["seed"]) for run in result["runs"]] == [("careful", 0), ("unwound_greedy", 0)]
-    first, second = result["runs"]
-    # The warm-up is the same for all runs of a seed: actions are uniform, and agents begin alike.
-    assert first["cost"][0] == second["cost"][0]
-    assert first["return"][1] != second["return"][1]
-    assert {len(run[name]) for run in result["runs"] for name in ("cost", "return", "saturation", "uncertainty")} == {2}
-    for name, run in zip(("careful", "unwound_greedy"), result["runs"], strict=True):
-        found = result["summary"][name]
-        assert found["epochs_after_warm_up"] == 1
-        assert found["over_in_expansion"] == [int(run["cost"][1] > result["budget"])]
+def test_the_safety_study_tells_of_every_judged_epoch(results):
+    (run,) = results["safety_study"]["runs"]
+    assert (run["variant"], run["algorithm"], run["seed"]) == ("actsafe", "actsafe", 0)
+    # Two environments, an episode of each per epoch; the warm-up is not judged.
+    assert [(epoch["phase"], epoch["episodes"]) for epoch in run["epochs"]] == [("expansion", 2), ("exploitation", 2)]
+    assert all(len(epoch["deployments"]) == 1 for epoch in run["epochs"])
+    found = results["safety_study"]["summary"]["actsafe"]
+    assert found["episodes"] == 4 and found["frozen_episodes"] == run["frozen_episodes"] == 2
+    assert found["episodes_over"] == sum(epoch["episodes_over"] for epoch in run["epochs"])
+    assert found["screen"]["screened"] == run["deployed"]["screened"] > 0
+
+
+def test_the_overhead_of_a_safe_set_is_what_its_parts_add(results):
+    result = results["safe_set_overhead"]
+    seconds = result["seconds"]
+    added = seconds["screen"] + seconds["guarded_decisions"] - seconds["own_decisions"]
+    assert result["overhead"] == pytest.approx(added / (seconds["own_decisions"] + seconds["updates"]))
+    # 25 decisions of 2 steps in two environments, and 100 updates in 1000 steps.
+    assert (result["num_decisions"], result["num_updates"]) == (25, 10)
 
 
 def test_vision_run_accounts_for_every_second(results):
