@@ -40,7 +40,7 @@ class CanarySettings:
     """A candidate acts in few environments first (see `canary`)."""
 
     is_on: bool = True
-    stages: tuple[float, ...] = (0.1,)
+    stages: tuple[float, ...] = (0.1, 0.5)
     """Shares of the environments in which a candidate acts, one deployment after the other, before it is certified and
     acts in all; at least one environment each."""
 
