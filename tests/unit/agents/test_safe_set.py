@@ -29,6 +29,7 @@ from actsafe.agents.safe_set.state import Outcomes, SafeSet, Taken, put_forward,
 from actsafe.models.base import Disagreement, Outcome
 from actsafe.objectives.uncertainty import EpistemicNorm
 
+ONE_STAGE = dataclasses.replace(ALL_PARTS, canary=CanarySettings(stages=(0.1,)))
 BUDGETS = (10.0,)
 TASK = 3
 
@@ -338,11 +339,11 @@ def nothing_taken(entries=2):
     return Taken(jnp.zeros(shape, jnp.int32), jnp.zeros((entries, 1), jnp.float32), jnp.zeros(shape, bool))
 
 
-def make_set(settings=ALL_PARTS, weights=0.0):
+def make_set(settings=ONE_STAGE, weights=0.0):
     return SafeSet.empty({"w": jnp.full((2,), weights)}, settings, jnp.zeros((1, 3)), 1)
 
 
-def forward(safe_set, weights, settings=ALL_PARTS, score=1.0, role=TASK):
+def forward(safe_set, weights, settings=ONE_STAGE, score=1.0, role=TASK):
     known = Forecast(jnp.array([score]), jnp.array([score]), jnp.zeros(()))
     return put_forward(safe_set, {"w": jnp.full((2,), weights)}, role, known, settings, BUDGETS)
 
@@ -368,7 +369,7 @@ def test_a_candidate_acts_in_one_environment_and_what_is_certified_in_the_others
 
 
 def test_a_candidate_goes_through_the_stages_and_is_certified():
-    settings = dataclasses.replace(ALL_PARTS, canary=CanarySettings(stages=(0.1, 0.5)))
+    settings = dataclasses.replace(ONE_STAGE, canary=CanarySettings(stages=(0.1, 0.5)))
     safe_set = forward(make_set(settings), 1.0, settings)
     assert int(safe_set.stage) == 0
     safe_set, verdict = settled(safe_set, came(counts(1, cost=2.0)), settings, BUDGETS)
@@ -390,14 +391,14 @@ def test_a_candidate_goes_through_the_stages_and_is_certified():
     "against", [counts(1, over=1, cost=11.0), counts(1, taken_over=1, cost=6.0), counts(1, cost=jnp.nan)]
 )
 def test_a_candidate_is_recalled_at_the_first_episode_against_it(against):
-    safe_set, verdict = settled(forward(make_set(), 1.0), came(against), ALL_PARTS, BUDGETS)
+    safe_set, verdict = settled(forward(make_set(), 1.0), came(against), ONE_STAGE, BUDGETS)
     assert bool(verdict.is_recalled) and not verdict.is_certified
     assert int(safe_set.stage) == canary.NONE
     assert not safe_set.archive.newest()[1]
 
 
 def test_an_episode_that_was_cut_off_decides_nothing():
-    safe_set, verdict = settled(forward(make_set(), 1.0), came(counts(1, ended=0)), ALL_PARTS, BUDGETS)
+    safe_set, verdict = settled(forward(make_set(), 1.0), came(counts(1, ended=0)), ONE_STAGE, BUDGETS)
     assert int(safe_set.stage) == 0 and not verdict.is_certified and not verdict.is_recalled
 
 
@@ -411,27 +412,27 @@ def test_a_candidate_of_another_role_gives_way():
 def test_who_fails_the_screen_does_not_act_unless_it_only_advises():
     assert int(forward(make_set(), 1.0, score=10.5).stage) == canary.NONE
     assert int(forward(make_set(), 1.0, score=jnp.nan).stage) == canary.NONE
-    advisory = dataclasses.replace(ALL_PARTS, screen=ScreenSettings(is_advisory=True))
+    advisory = dataclasses.replace(ONE_STAGE, screen=ScreenSettings(is_advisory=True))
     assert int(forward(make_set(), 1.0, advisory, score=10.5).stage) == 0
-    off = dataclasses.replace(ALL_PARTS, screen=ScreenSettings(is_on=False))
+    off = dataclasses.replace(ONE_STAGE, screen=ScreenSettings(is_on=False))
     assert int(forward(make_set(), 1.0, off, score=jnp.nan).stage) == 0
 
 
-def certify(safe_set, weights, settings=ALL_PARTS):
+def certify(safe_set, weights, settings=ONE_STAGE):
     return settled(forward(safe_set, weights, settings), came(counts(1)), settings, BUDGETS)[0]
 
 
 def test_the_archive_keeps_the_newest_and_goes_back_when_one_is_found_bad():
-    safe_set = make_set(dataclasses.replace(ALL_PARTS, archive_size=2))
+    safe_set = make_set(dataclasses.replace(ONE_STAGE, archive_size=2))
     for weights in (1.0, 2.0, 3.0):
         safe_set = certify(safe_set, weights)
     assert sorted(float(w[0]) for w in safe_set.archive.weights["w"]) == [2.0, 3.0]
     # 1 of 10 episodes over is a share of 0.1 and more than the 5 % that are tolerated; the one before is back.
-    safe_set, _ = settled(safe_set, came(certified=counts(9, over=1, cost=30.0)), ALL_PARTS, BUDGETS)
+    safe_set, _ = settled(safe_set, came(certified=counts(9, over=1, cost=30.0)), ONE_STAGE, BUDGETS)
     place, is_any = safe_set.archive.newest()
     assert bool(is_any)
     np.testing.assert_allclose(safe_set.archive.at(place)["w"], 2.0)
-    safe_set, _ = settled(safe_set, came(certified=counts(9, taken_over=1)), ALL_PARTS, BUDGETS)
+    safe_set, _ = settled(safe_set, came(certified=counts(9, taken_over=1)), ONE_STAGE, BUDGETS)
     assert not safe_set.archive.newest()[1]
 
 
@@ -439,12 +440,12 @@ def test_one_episode_of_many_is_tolerated():
     # 1 + 9 + 10 + 1: 1 of 21 is 4.8 %.
     safe_set = certify(make_set(), 1.0)
     for own in (counts(9), counts(10), counts(1, over=1)):
-        safe_set, _ = settled(safe_set, came(certified=own), ALL_PARTS, BUDGETS)
+        safe_set, _ = settled(safe_set, came(certified=own), ONE_STAGE, BUDGETS)
     assert bool(safe_set.archive.newest()[1])
 
 
 def test_a_cost_that_is_no_number_is_not_tolerated():
-    safe_set, _ = settled(certify(make_set(), 1.0), came(certified=counts(100, cost=jnp.nan)), ALL_PARTS, BUDGETS)
+    safe_set, _ = settled(certify(make_set(), 1.0), came(certified=counts(100, cost=jnp.nan)), ONE_STAGE, BUDGETS)
     assert not safe_set.archive.newest()[1]
 
 
@@ -458,7 +459,7 @@ def test_the_newest_of_a_role():
 
 
 def test_without_an_archive_nothing_is_certified():
-    settings = dataclasses.replace(ALL_PARTS, archive_size=0)
+    settings = dataclasses.replace(ONE_STAGE, archive_size=0)
     assert not certify(make_set(settings), 1.0, settings).archive.newest()[1]
 
 

@@ -1,13 +1,13 @@
 """The compiled side of a guarded agent: deployments, one after the other."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key
+from jaxtyping import Array, Bool, Int, Key
 
 from actsafe.agents.algorithms import Role
 from actsafe.agents.base import ActMode, EpochLearner, Policy
@@ -46,6 +46,8 @@ class GuardedLearner:
             weights = agent.inner.deployable(state, role)
             return put_forward(safe_set, weights, ROLES.index(role), said, settings, budgets)
 
+        self.unasked = jax.tree.map(lambda leaf: jnp.stack([leaf] * num_seeds), Forecast.none(len(budgets)))
+        """What a screen says that is switched off."""
         self._init = eqx.filter_jit(over_seeds(init, num_seeds))
         self._forecast = eqx.filter_jit(over_seeds(forecast, num_seeds))
         self._put = eqx.filter_jit(over_seeds(put, num_seeds))
@@ -130,6 +132,20 @@ class GuardedLearner:
         return self._settle(safe_set, jax.tree.map(jnp.asarray, outcomes))
 
 
+class UnderWay(NamedTuple):
+    """A deployment; arrays have the leading axis seed."""
+
+    role: Role
+    is_new: Bool[np.ndarray, " seed"]
+    """Whether a candidate was put forward for it."""
+    stages: Int[np.ndarray, " seed"]
+    """Of the candidates."""
+    certified: Any
+    """Weights, and whether there are any."""
+    levels: Int[np.ndarray, "seed environment"]
+    policy: GuardedPolicy
+
+
 class GuardedEpoch(EpochLearner):
     """Learning during an epoch, in which every deployment is settled before the next one begins."""
 
@@ -141,9 +157,8 @@ class GuardedEpoch(EpochLearner):
         self._inner = learner.inner.epoch(state.inner, num_updates, keys, phase)
         self._safe_set = state.safe_set
         self._blocks: list[Mapping[str, np.ndarray]] = []
-        self._under_way: dict[str, Any] = {}
         self._mode: ActMode | None = None
-        self._policy: Policy | None = None
+        self._under_way: UnderWay | None = None
         self.deployments: list[list[Mapping[str, Any]]] = [[] for _ in range(learner.num_seeds)]
 
     @property
@@ -158,37 +173,30 @@ class GuardedEpoch(EpochLearner):
         """Settle the deployment before; put a candidate forward, and say who acts where."""
         self._settle()
         learner, settings = self._learner, self._learner.agent.safe_set
-        self._mode, self._policy = mode, None
+        self._mode, self._under_way = mode, None
         if mode.role not in LEARNED:
             return
-        is_new = np.asarray(self._safe_set.stage == canary.NONE) | np.asarray(
-            self._safe_set.role != ROLES.index(mode.role)
-        )
+        is_new = np.asarray(jax.vmap(lambda own: own.is_free(ROLES.index(mode.role)))(self._safe_set))
         if is_new.any():
-            num_costs, lead = len(learner.agent.spec.budgets), (learner.num_seeds,)
-            if settings.screen.is_on:
-                said = learner.forecast(self.agent, buffer, mode.role, keys)
-            else:
-                said = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (*lead, *leaf.shape)), Forecast.none(num_costs))
+            said = learner.forecast(self.agent, buffer, mode.role, keys) if settings.screen.is_on else learner.unasked
             self._safe_set = learner.put_forward(self.agent, mode.role, said)
         certified = learner.newest(self._safe_set)
         stages = np.asarray(self._safe_set.stage)
         levels = canary.assigned(settings.canary, stages, np.asarray(certified[1]), learner.num_envs)
-        self._under_way = {"role": mode.role.value, "is_new": is_new, "stages": stages, "certified": certified}
-        self._levels = levels
-        self._policy = learner.guarded(self._safe_set, certified, levels)
+        policy = learner.guarded(self._safe_set, certified, levels)
+        self._under_way = UnderWay(mode.role, is_new, stages, certified, levels, policy)
 
     @property
     def policy(self) -> Policy:
         """What acts now: during a deployment always the same, where it is frozen."""
         if self._mode is None:
             raise RuntimeError("no deployment has begun; call begin_deployment first")
-        if self._policy is None:
+        if self._under_way is None:
             return self._learner.policy(self.agent, self._mode)
         if self._learner.agent.safe_set.is_frozen:
-            return self._policy
+            return self._under_way.policy
         newest = self._learner.deployable(self._inner.agent, self._mode.role)
-        return self._learner.guarded(self._safe_set, self._under_way["certified"], self._levels, newest)
+        return self._learner.guarded(self._safe_set, self._under_way.certified, self._under_way.levels, newest)
 
     def catch_up(self, buffer: Any, num_rows: int, num_steps: int) -> None:
         self._inner.catch_up(buffer, num_rows, num_steps)
@@ -210,8 +218,8 @@ class GuardedEpoch(EpochLearner):
 
     def _settle(self) -> None:
         """Judge what acted, by its episodes."""
-        blocks, self._blocks = self._blocks, []
-        if self._policy is None or not blocks:
+        (blocks, self._blocks), under_way = (self._blocks, []), self._under_way
+        if under_way is None or not blocks:
             return
         learner, rows = self._learner, joined(blocks)
         by_seed = [
@@ -223,14 +231,20 @@ class GuardedEpoch(EpochLearner):
         self._safe_set, verdict = learner.settle(self._safe_set, outcomes)
         known = jax.device_get((forecast, margin, verdict))
         for seed, own in enumerate(self.deployments):
-            own.append(self._told(seed, by_seed[seed], *jax.tree.map(lambda leaf, n=seed: leaf[n], known)))
-        self._policy = None
+            own.append(self._told(under_way, seed, by_seed[seed], *jax.tree.map(lambda leaf, n=seed: leaf[n], known)))
+        self._under_way = None
 
     def _told(
-        self, seed: int, episodes: list[Begun], forecast: Forecast, margin: np.ndarray, verdict: canary.Verdict
+        self,
+        under_way: "UnderWay",
+        seed: int,
+        episodes: list[Begun],
+        forecast: Forecast,
+        margin: np.ndarray,
+        verdict: canary.Verdict,
     ) -> dict[str, Any]:
         """One deployment of one seed: who acted and why, what was forecast, and what came."""
-        stage = int(self._under_way["stages"][seed])
+        stage = int(under_way.stages[seed])
         names, budgets = canary.LEVELS, self._learner.agent.spec.budgets
         came = {}
         for level, name in enumerate(names):
@@ -249,9 +263,9 @@ class GuardedEpoch(EpochLearner):
         else:
             why = "certified" if verdict.is_certified else "goes on"
         return {
-            "role": self._under_way["role"],
+            "role": under_way.role.value,
             "stage": None if stage == canary.NONE else stage,
-            "is_new": bool(self._under_way["is_new"][seed]),
+            "is_new": bool(under_way.is_new[seed]),
             "candidate": why,
             "score": forecast.score.tolist(),
             "upper": forecast.upper.tolist(),
