@@ -3,6 +3,7 @@
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -100,8 +101,8 @@ def test_a_certified_policy_acts_as_it_did_whatever_is_learned_meanwhile(whole):
         state = trainer.newest()[1].agent
         certified = learner.newest(state.safe_set)
         one = jax.tree.map(lambda leaf: leaf[0], certified[0][0])
-        seen = np.array([[0.1, -0.9, 0.1, 0.3, 0.2]], np.float32)
-        percept = Percept(np.zeros(1, np.float32), np.zeros((1, 1), np.float32), np.ones(1, bool))
+        seen = jnp.array([[0.1, -0.9, 0.1, 0.3, 0.2]], jnp.float32)
+        percept = Percept(jnp.zeros(1, jnp.float32), jnp.zeros((1, 1), jnp.float32), jnp.ones(1, bool))
 
         def acted(policy):
             return policy.act(policy.begin(1, jax.random.key(1)), policy.encode(seen), percept)[0].action
