@@ -46,12 +46,22 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "advisory": {"safe_set.screen.is_advisory": True},
     **PARTS,
 }
+METHOD = {
+    "runs": "an entry for every variant and seed; epochs after the warm-up, of ten episodes each. late_return is the "
+    "mean over the last tenth of epochs",
+    "frozen": "50 episodes of the deployed policy after the last epoch, nothing learned, governor included",
+    "summary": "epochs_over: those whose mean cost is over the budget; intervals are exact (Clopper and Pearson, 95 %)",
+    "screen": "deployments of a candidate; passed_over: over budget or taken over. auroc: of the score against that",
+    "train_seconds": "of epochs, without evaluation and commits, with compilation where it was not cached; runs shared "
+    "the machine with others",
+}
 QUICK = {
     "schedule": {"warm_up": 1, "expansion": 1, "exploitation": 1, "episodes_per_epoch": 1},
     "options": {"num_decisions": 20},
     "num_envs": 2,
     "agent.updates_per_1000_steps": 10,
     "agent.model.num_members": 2,
+    "agent.is_handover_checked": False,
 }
 
 
@@ -148,6 +158,7 @@ def main() -> None:
         {
             "benchmark": "safety_study",
             "is_quick": options.quick,
+            "method": METHOD,
             "claim": "Deployed from a safe set, learned policies keep the budget on every seed while they learn.",
             "command": command(),
             "machine": machine(),

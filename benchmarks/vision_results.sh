@@ -29,8 +29,9 @@
 # cartpole-state-recent    as -loose, with the released factor on steps of recovery, 0.01
 # cartpole-state-released  and that with dreams that count wherever in the replay they begin, as released
 #
-# UPDATES (100, from state 30) is the number of updates per 1000 steps, SEEDS (0) the seeds, and ALGORITHMS (actsafe) may
-# be other rows of the table, such as greedy. ACTSAFE is the command, if it is not `actsafe`.
+# UPDATES (100, from state 30) is the number of updates per 1000 steps, SEEDS (0) the seeds, and ALGORITHMS
+# (actsafe_released, which was the row actsafe before that deployed from a safe set) may be other rows of the table, such as
+# greedy. ACTSAFE is the command, if it is not `actsafe`.
 set -euo pipefail
 which=${1:?usage: benchmarks/vision_results.sh RUN [FOLDER]; RUN as listed in this file}
 folder=${2:-runs/vision-results}/$which
@@ -39,8 +40,8 @@ actsafe=${ACTSAFE:-actsafe}
 # before critics were bounded by recorded rewards, which nothing turns off: where a critic ran away a run comes out otherwise.
 # An episode of ten environments has 10,000 steps: an epoch is 20,000, a run a million.
 short=(schedule.episodes_per_epoch=2 evaluate_every=50 agent.updates_per_1000_steps="${UPDATES:-100}"
-    agent.is_handover_checked=false)
-read -ra algorithms <<< "${ALGORITHMS:-actsafe}"
+    agent.is_handover_checked=false agent.is_loss_recent=false)
+read -ra algorithms <<< "${ALGORITHMS:-actsafe_released}"
 read -ra seeds <<< "${SEEDS:-0}"
 
 reproduce() { # EXPERIMENT SETTING...

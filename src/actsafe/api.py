@@ -250,10 +250,15 @@ class TrainedPolicy:
         """Reward and costs of every environment; what is not said is 0 where nothing depends on it."""
         names, problem = self.spec.cost_names, self.spec.problem
         is_needed = self._agent.is_certifying and not np.all(begins)
-        if is_needed and problem is None and (reward is None or costs is None):
+        # Costs that are summed between decisions do not follow from what is seen after them.
+        is_known = problem is not None and not problem.is_summed
+        wanted = ("reward", "costs") if self._agent.predicts_reward else ("costs",)
+        given = {"reward": reward, "costs": costs}
+        if is_needed and not is_known and any(given[name] is None for name in wanted):
             raise ValueError(
-                f"act() got reward {reward} and costs {costs}, but this policy predicts both and keeps to what is left "
-                f"of its budget; expected reward=... and costs=... of {list(names)}, as the last step brought them"
+                f"act() got {' and '.join(f'{name} {given[name]}' for name in wanted)}, but this policy keeps to what is "
+                f"left of its budget; expected {' and '.join(f'{name}=...' for name in wanted)}, with the costs of "
+                f"{list(names)}, as the last step brought them"
             )
         if costs is None and is_needed and problem is not None:
             costs = np.asarray(jax.vmap(problem.cost)(jnp.asarray(seen)))[:, None]

@@ -50,6 +50,7 @@ def dreamt(folders):
     """Of the world-model agent, in a Gymnasium environment of one's own whose actions are not in [-1, 1]."""
     config = dataclasses.replace(
         actsafe.presets.vision_tiny(),
+        algorithm="actsafe_released",
         env="arm:Arm-v0",
         task=None,
         observation="state",

@@ -155,3 +155,58 @@ def test_rows_have_a_safe_set_by_default_or_by_choice():
 def test_a_planner_is_refused_a_safe_set():
     with pytest.raises(ConfigError, match="checks every decision by itself and has no learned policies to deploy"):
         dataclasses.replace(tiny(), safe_set=ALL_PARTS)
+
+
+EARLY = """
+import gymnasium
+import numpy as np
+
+
+class Early(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-10.0, 10.0, (2,), np.float32)
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.left = int(self.np_random.integers(3, 8))
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.left -= 1
+        seen = np.array([self.left, action[0]], np.float32)
+        return seen, 1.0, self.left == 0, False, {"cost_near": 0.0, "cost_far": 0.5}
+
+
+gymnasium.register("Early-v0", Early, max_episode_steps=12)
+"""
+
+
+def test_environments_that_end_early_and_two_costs(shared_programs, tmp_path, monkeypatch):
+    """An episode is 3 to 7 decisions and a deployment 12: what it cuts off counts for what it cost until then."""
+    (tmp_path / "early.py").write_text(EARLY)
+    monkeypatch.syspath_prepend(tmp_path)
+    config = dataclasses.replace(
+        configured(dataclasses.replace(ADVISED, canary=CanarySettings(stages=(0.3,)))),
+        env="early:Early-v0",
+        task=None,
+        num_envs=3,
+        action_repeat=None,
+        options={"cost_names": ["cost_near", "cost_far"]},
+        budget=(1.0, 3.0),
+        schedule=Schedule(warm_up=3, expansion=3, exploitation=3, episodes_per_epoch=3),
+    )
+    run = actsafe.train(config, tmp_path / "run", progress=False)
+    told = deployments(tmp_path / "run")
+    assert len(told) == 6 and {row["role"] for row in told} == {"exploration", "task"}
+    for row in told:
+        assert len(row["score"]) == len(row["margin"]) == 2
+        # One environment in three for the candidate, and at least one whole episode and a second begun in each.
+        assert row["came"]["candidate"]["episodes"] >= 2
+        near, far = row["came"]["candidate"]["costs"]
+        assert near == 0.0 and 0.5 <= far <= 3.5
+        assert (row["candidate"] == "recalled") == bool(
+            row["came"]["candidate"]["over"] or row["came"]["candidate"]["taken_over"]
+        )
+    # Half of 3 is the reserve: an episode is taken over once it has cost 1.5, which most do.
+    assert sum(row["came"]["candidate"]["taken_over"] for row in told) > 0
+    assert [found.constraint for found in run.ledger.violations] == ["cost_near", "cost_far"]

@@ -23,7 +23,7 @@ from actsafe.training.run import RunFolder
 from actsafe.training.runner import Trainer
 
 HERE = Path(__file__).parent
-TINY = ("train", "--preset", "vision-tiny")
+TINY = ("train", "--preset", "vision-tiny", "--algorithm", "actsafe_released")
 LAST = 4
 PARTS = ("checkpoint", "rows")
 

@@ -274,7 +274,9 @@ class Agent(abc.ABC):
     schedule: Schedule
 
     is_certifying: ClassVar[bool] = False
-    """Whether decisions are checked against the budget before they are taken."""
+    """Whether decisions depend on what is left of the budget."""
+    predicts_reward: ClassVar[bool] = False
+    """Whether decisions depend on the reward of the last one, where that does not follow from the observation."""
     keeps_rows: ClassVar[bool] = True
     """Whether it learns from a buffer of rows, or keeps what it needs in its state."""
     is_drawn: ClassVar[bool] = False

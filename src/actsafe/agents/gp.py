@@ -152,6 +152,7 @@ class GPAgent(Agent):
     settings: GPAgentSettings
 
     is_certifying: ClassVar[bool] = True
+    predicts_reward: ClassVar[bool] = True
     keeps_rows: ClassVar[bool] = False
     usual_episodes: ClassVar[int] = 5
     usual_horizon: ClassVar[int] = 5

@@ -94,7 +94,7 @@ class Evaluate:
             if self.task is not None:
                 require_known("task", self.task, agent.tasks)
             if self.draws and not agent.is_drawn:
-                raise ConfigError("--draws: this run's agent plans, and has no policy to draw from; leave it out")
+                raise ConfigError("--draws: this run's agent acts in one way only, as it was deployed; leave it out")
             if self.predict is not None and loop.config.observation != "pixels":
                 raise ConfigError("--predict: this run learns from state vectors, which cannot be shown; leave it out")
             film = None if self.video is None else _film(loop, self.size)
@@ -108,6 +108,7 @@ class Evaluate:
                 for task in tasks
             }
             how = f", {'draws of the policy' if self.draws else 'greedy'}" if agent.is_drawn else ""
+            how = ", as deployed" if agent.ticks_per_deployment else how
             config, seeds = folder.config, folder.config.seeds
             out.print(
                 f"{label(config.algorithm)} on {config.env}, seed{'s'[: len(seeds) > 1]} {', '.join(map(str, seeds))}, "
