@@ -256,8 +256,8 @@ class TrainedPolicy:
         given = {"reward": reward, "costs": costs}
         if is_needed and not is_known and any(given[name] is None for name in wanted):
             raise ValueError(
-                f"act() got {' and '.join(f'{name} {given[name]}' for name in wanted)}, but this policy keeps to what is "
-                f"left of its budget; expected {' and '.join(f'{name}=...' for name in wanted)}, with the costs of "
+                f"act() got {' and '.join(f'{name} {given[name]}' for name in wanted)}, but this policy keeps to what "
+                f"is left of its budget; expected {' and '.join(f'{name}=...' for name in wanted)}, with the costs of "
                 f"{list(names)}, as the last step brought them"
             )
         if costs is None and is_needed and problem is not None:
