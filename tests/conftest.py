@@ -4,8 +4,10 @@ Array shapes are checked here and only here: the import hook wraps every functio
 annotations in beartype. It must be installed before `actsafe` is first imported.
 """
 
+import gc
 import os
 from importlib import metadata
+from pathlib import Path
 
 # Before JAX is imported, and in the environment so that processes which a test starts have it too.
 os.environ["JAX_PLATFORMS"] = os.environ.get("ACTSAFE_TEST_PLATFORM", "cpu")
@@ -47,6 +49,21 @@ def compiled_as_in_use():
     """For `jax.jit`: the compiler options of users, where what is computed twice must be the same to the last bit."""
     is_changed = "--xla_cpu_use_fusion_emitters=false" in os.environ["XLA_FLAGS"]
     return {"xla_cpu_use_fusion_emitters": True} if is_changed else None
+
+
+MOST_MAPS = 25_000
+"""Memory maps of a process, of which Linux allows 65,530. Every compiled program has some; without room for more the
+compiler crashes."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def room_for_programs():
+    """Programs compiled by earlier tests are dropped before there are too many."""
+    yield
+    maps = Path("/proc/self/maps")
+    if maps.exists() and len(maps.read_bytes().splitlines()) > MOST_MAPS:
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture(scope="module", autouse=True)

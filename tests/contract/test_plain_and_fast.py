@@ -500,9 +500,8 @@ PAIRS = {
     "predict_many_normalised": predict(fast_cell.predict_many, is_normalised=True),
     "world_model_step_normalised": world_model_step(OPTIONS["normalised"]),
     **{f"world_model_loss_{name}": world_model_loss(settings) for name, settings in OPTIONS.items()},
-    "learn_both_with_all_options": everything(TOGETHER),
-    "learn_both_averaged": everything(
-        settings=dataclasses.replace(ACTOR_CRITIC, critic_average=0.9, actor_average=0.8), smallest_range=0.01
+    "learn_both_with_all_options": everything(
+        TOGETHER, settings=dataclasses.replace(ACTOR_CRITIC, critic_average=0.9, actor_average=0.8), smallest_range=0.01
     ),
 }
 BY_DEVICE = {

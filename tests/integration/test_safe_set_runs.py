@@ -11,7 +11,7 @@ import actsafe
 from actsafe.agents.algorithms import Role
 from actsafe.agents.base import ActMode, Percept
 from actsafe.agents.phases import Schedule
-from actsafe.agents.safe_set.settings import ALL_PARTS, CanarySettings, GovernorSettings, ScreenSettings
+from actsafe.agents.safe_set.settings import ALL_PARTS, CanarySettings, ScreenSettings
 from actsafe.training import runner
 from actsafe.training.config import Config
 from actsafe.training.presets import tiny, vision_tiny
@@ -116,19 +116,6 @@ def test_a_certified_policy_acts_as_it_did_whatever_is_learned_meanwhile(whole):
         assert not np.array_equal(acted(newest), acted(task))
         # What is kept has no actor but its own.
         assert one.actors.vector.shape[0] == 1
-
-
-def test_a_governor_with_no_reserve_to_spend_takes_every_costly_episode_over(shared_programs, tmp_path):
-    # The rail is narrow enough for zero input to be the only safe one; whatever costs is taken over and recalled.
-    config = configured(
-        dataclasses.replace(ADVISED, governor=GovernorSettings(reserve=1.0)),
-        options={"num_decisions": 25, "params": {"position_limit": 0.021}},
-    )
-    runner.train(tmp_path / "run", dataclasses.replace(config, schedule=Schedule(warm_up=1, expansion=2)), command="t")
-    for row in deployments(tmp_path / "run"):
-        candidate = row["came"].get("candidate")
-        assert candidate is None or (candidate["taken_over"] == candidate["episodes"]) == (candidate["costs"][0] > 0)
-        assert candidate is None or (row["candidate"] == "recalled") == (candidate["taken_over"] > 0)
 
 
 def test_without_a_warm_up_the_run_begins_with_the_seed_policy_alone(shared_programs, tmp_path):

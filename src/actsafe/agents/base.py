@@ -179,8 +179,8 @@ class EpochLearner(abc.ABC):
         self._acting = (mode, self.agent, self.learner.policy(self.agent, mode))
 
     @property
-    def policy(self) -> Policy:
-        """What decides now."""
+    def policy(self) -> Any:
+        """The `Policy` that decides now."""
         if self._acting is None:
             raise RuntimeError("no deployment has begun; call begin_deployment first")
         mode, agent, policy = self._acting

@@ -94,7 +94,8 @@ class Evaluate:
             if self.task is not None:
                 require_known("task", self.task, agent.tasks)
             if self.draws and not agent.is_drawn:
-                raise ConfigError("--draws: this run's agent acts in one way only, as it was deployed; leave it out")
+                why = "draws as it is" if agent.ticks_per_deployment else "plans, and has no policy to draw from"
+                raise ConfigError(f"--draws: this run's agent {why}; leave it out")
             if self.predict is not None and loop.config.observation != "pixels":
                 raise ConfigError("--predict: this run learns from state vectors, which cannot be shown; leave it out")
             film = None if self.video is None else _film(loop, self.size)
