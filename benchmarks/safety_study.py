@@ -41,7 +41,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "actsafe_released": {"algorithm": "actsafe_released"},
     **{name: {"algorithm": name} for name in ("greedy", "uniform", "optimistic")},
     "guarded_greedy": {"algorithm": "greedy", "safe_set.is_frozen": True},
-    "seed_start": {"safe_set.start": "seed", "safe_set.seed_noise": 0.02},
+    "seed_start": {"safe_set.start": "seed", "safe_set.seed_noise": 0.005},
     "one_stage": {"safe_set.canary.stages": [0.1]},
     "advisory": {"safe_set.screen.is_advisory": True},
     **PARTS,
