@@ -475,7 +475,7 @@ class WorldModelAgent(Agent):
         return WorldModelPolicy(weights, place, mode.role is Role.UNIFORM, mode.is_greedy, *choices)
 
     def deployable(self, state: WorldModelState, role: Role) -> PolicyWeights:
-        """The model and the actor of this role alone: whoever else is learned has no part in the policy."""
+        """The weights of the model and of this role's actor."""
         place, weights = EXPLORATION if role is Role.EXPLORATION else TASK, state.policy_weights
         return weights._replace(actors=jax.tree.map(lambda leaf: leaf[place : place + 1], weights.actors))
 

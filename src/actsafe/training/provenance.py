@@ -36,10 +36,14 @@ def accelerator() -> str | None:
 
 
 def command_line(arguments: Sequence[str] | None = None) -> str:
-    """The command as it was typed, the home folder written as ~; `arguments` without the program's name."""
+    """The command as it was typed, but for paths of the machine; `arguments` without the program's name.
+
+    What lies below the working folder is written from there, and the home folder as ~.
+    """
     program, typed = ("actsafe", list(arguments)) if arguments is not None else (Path(sys.argv[0]).name, sys.argv[1:])
     home = os.path.expanduser("~")  # which in a container may be nobody's
-    shortened = [part.replace(home, "~") if len(home) > 1 else part for part in typed]
+    here = [part.replace(f"{os.getcwd()}{os.sep}", "") for part in typed]
+    shortened = [part.replace(home, "~") if len(home) > 1 else part for part in here]
     return shlex.join([program, *shortened]).strip()
 
 

@@ -34,7 +34,7 @@ class Aftermath(eqx.Module):
 
     costs: Float[Array, "level entry constraint"]
     counts: Int[Array, " level"]
-    """Recorded so far, of which the newest are kept."""
+    """Episodes recorded since the beginning; `costs` holds the newest."""
 
     @classmethod
     def empty(cls, num_levels: int, num_kept: int, num_constraints: int) -> "Aftermath":

@@ -47,8 +47,10 @@ class GuardedMemory(NamedTuple):
 
 
 class GuardedPolicy(Policy):
-    """Lets the level that is assigned to an environment act in it, until the governor passes the rest of the episode to
-    the fallback. All policies follow what happens, whoever acts."""
+    """Executes, in every environment, the action of the policy assigned to it, and after a takeover the fallback's.
+
+    Both filters are updated with the action that was executed.
+    """
 
     candidate: Policy
     certified: Policy
