@@ -215,7 +215,7 @@ def _against(
 
 
 def _over(newest: int, ledger: Sequence[LedgerRow]) -> Iterator[str]:
-    """What the newest epoch's episodes say against a promise of whoever acted in it."""
+    """Reasons against a promise from episodes of the newest epoch that were over a budget."""
     for found in violations(row for row in ledger if row.epoch == newest):
         if found.num_over:
             over = f"{found.num_over} of {found.num_episodes}"
